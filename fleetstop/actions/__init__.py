@@ -1,0 +1,1 @@
+"""Use cases: async, over ports and core only; they print nothing and know no protocol."""

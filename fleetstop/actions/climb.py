@@ -1,0 +1,258 @@
+"""Drive the ladder: look, judge, do what it says, and tell; the only caller of `lock.send`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import assert_never
+
+from fleetstop import events
+from fleetstop.actions import looks
+from fleetstop.actions.locate import Scene
+from fleetstop.actions.lock import Lock
+from fleetstop.actions.telling import Scope
+from fleetstop.core import checkpoint as ckpt
+from fleetstop.core.checkpoint import Listing
+from fleetstop.core.family import Family, Kin, standing
+from fleetstop.core.gpu import Unseen
+from fleetstop.core.joblog import LogTail, trains_on
+from fleetstop.core.ladder import End, Enter, Held, Ladder, Step, Wait, observe, was_sent
+from fleetstop.core.playbook import FOREVER
+from fleetstop.core.process import ProcessId, ProcessTree
+from fleetstop.core.redact import command
+from fleetstop.core.report import SignalRecord
+from fleetstop.core.rungs import Send, Skip, WatchOn
+from fleetstop.core.verdict import Judged, Look, judge
+from fleetstop.errors import RemoteFailed
+
+_CHANGED_TRIES = 50
+
+
+class Climb:
+    """One climb, from the first look to the ladder's end. Keeps what verifying needs."""
+
+    def __init__(self, scope: Scope, scene: Scene, ladder: Ladder, lock: Lock) -> None:
+        self._scope = scope
+        self._lock = lock
+        self._changed = 0
+        self._gone: set[ProcessId] = set()
+        self._told: tuple[str, str, bool] | None = None
+        self.ladder = ladder
+        self.look = Look(at=scene.at, tree=scene.tree)
+        self.judged: Judged | None = None
+        self.listing: Listing | Unseen | None = scene.listing
+        self.log: LogTail | None = scene.log
+        self.log_at_signal: LogTail | None = None
+        self.listing_at_signal: Listing | Unseen | None = None
+        self.newest_at_signal: float | None = None
+        self.sent: list[SignalRecord] = []
+        self.written_by_us: set[str] = set()
+
+    @property
+    def family(self) -> Family:
+        return self.ladder.family
+
+    @property
+    def signals(self) -> tuple[SignalRecord, ...]:
+        return tuple(self.sent)
+
+    async def run(self) -> End:
+        """Until the ladder ends. The first look is the one that found the job."""
+        self.judged = self._judge(None, self.look)
+        while True:
+            self.ladder, steps = observe(
+                self.ladder, self.look.tree, self.judged, self._scope.clock.now()
+            )
+            self._tell_exits()
+            for step in steps:
+                if (end := await self._do(step)) is not None:
+                    return end
+            await self._lock.stamp()
+            before, self.look = self.look, await self._look_again()
+            self.judged = self._judge(before, self.look)
+            self._remember_writers()
+
+    async def _do(self, step: Step) -> End | None:
+        tell = self._scope.teller.tell
+        match step:
+            case Enter():
+                wait = _finite(step.wait_s)
+                tell(
+                    events.RungEntered,
+                    rung=step.rung,
+                    signal=step.signal,
+                    to=step.to,
+                    wait_s=wait,
+                )
+            case Skip():
+                tell(
+                    events.RungSkipped,
+                    rung=step.rung,
+                    signal=step.signal,
+                    landing=step.landing,
+                    pids=step.pids,
+                    reason=step.reason,
+                )
+            case WatchOn():
+                self._mark()
+                tell(
+                    events.WatchedOn,
+                    signal=step.signal,
+                    pids=_pids(step.recipients),
+                    by_run=step.heard.run,
+                    ago_s=step.heard.ago_s,
+                    wait_s=_finite(step.wait_s),
+                )
+            case Held():
+                self._tell_hold(step)
+            case Wait():
+                await self._wait(step.seconds)
+            case Send():
+                await self._send(step)
+            case End():
+                return step
+            case _:
+                assert_never(step)
+        return None
+
+    async def _wait(self, seconds: float) -> None:
+        """Watches all that is alive; a big family's workers are looked at by the next look."""
+        alive = standing(self.family, self.look.tree)
+        ids = [kin.id for kin in alive if not self._zombie(kin)]
+        trainers = [kin.id for kin in alive if kin.role == "trainer" and not self._zombie(kin)]
+        await looks.watch(self._scope.place, ids if len(ids) <= 20 else trainers, seconds)
+
+    def _zombie(self, kin: Kin) -> bool:
+        process = self.look.tree.get(kin.id)
+        return process is None or process.state in "ZX"
+
+    async def _send(self, send: Send) -> None:
+        """Sends, or finds that somebody changed; then the next look decides anew."""
+        place = self._scope.place
+        if self._scope.target.vmid is not None and await place.is_frozen():
+            raise place.frozen_error()
+        self._mark()
+        refused = await self._lock.send(send, self.look.tree)
+        if refused is not None:
+            self._changed += 1
+            if self._changed > _CHANGED_TRIES:
+                raise RemoteFailed(f"{send.signal} was not sent: {refused}, again and again")
+            return
+        now = self._scope.clock.now()
+        self.ladder = was_sent(self.ladder, send, self.look.tree, now)
+        self.sent.append(
+            SignalRecord(
+                signal=send.signal,
+                to=send.to,
+                pids=_pids(send.recipients),
+                landing=send.landing,
+                at=self._scope.clock.wall(),
+            )
+        )
+        self._scope.teller.tell(
+            events.SignalSent,
+            signal=send.signal,
+            to=send.to,
+            pids=_pids(send.recipients),
+            host_pids=tuple(kin.id.pid for kin in send.recipients),
+            landing=send.landing,
+            wait_s=_finite(send.wait_s),
+            continued=send.resume,
+        )
+
+    def _mark(self) -> None:
+        """What the log and the checkpoints were when the first signal of this climb went out."""
+        if self.log_at_signal is None and self.listing_at_signal is None:
+            self.log_at_signal, self.listing_at_signal = self.log, self.listing
+
+    async def _look_again(self) -> Look:
+        """Host and container at once: they are two shells."""
+        tree, (changed, seen) = await asyncio.gather(self._tree(), self._files())
+        return Look(
+            at=self._scope.clock.now(),
+            tree=tree,
+            changed=changed,
+            files_unseen=not seen,
+            trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.log),
+        )
+
+    async def _tree(self) -> ProcessTree:
+        place, target = self._scope.place, self._scope.target
+        tree = await looks.look(place, target.vmid)
+        members = {each.id.pid for each in self.family.members}
+        born = {each.id.pid for pid in members for each in tree.below(pid)}
+        tree = await looks.add_detail(place, tree, members | born)
+        fresh = born - members
+        return await looks.add_argv(place, tree) if fresh else tree
+
+    async def _files(self) -> tuple[tuple[str, ...] | None, bool]:
+        """Checkpoint files that moved since the last listing, and whether that could be seen."""
+        job = self._scope.target.job
+        if job is None or (job.checkpoints is None and job.log is None):
+            return None, True
+        shell = await self._scope.place.inside()
+        if job.log is not None:
+            self.log = await looks.log(shell, job.log) or self.log
+        if job.checkpoints is None:
+            return None, True
+        new, _ = await looks.listing(shell, job.checkpoints)
+        old = self.listing
+        if isinstance(new, Unseen):
+            return None, False
+        self.listing = new
+        return (ckpt.growing(old, new) if isinstance(old, Listing) else ()), True
+
+    def _judge(self, before: Look | None, now: Look) -> Judged:
+        job = self._scope.target.job
+        signals = {
+            self.ladder.stop_signal if rung.signal == "stop_signal" else rung.signal
+            for rung in self.ladder.playbook.ladder
+        } - {"KILL"}
+        return judge(
+            before,
+            now,
+            self.family,
+            stop_signals=tuple(sorted(signals)),
+            checkpoints=job.checkpoints if job else None,
+            heard=self.ladder.marks,
+        )
+
+    def _remember_writers(self) -> None:
+        for kin in self.family.members:
+            process = self.look.tree.get(kin.id)
+            files = process.detail.files if process is not None and process.detail else None
+            self.written_by_us |= {each.target for each in files or () if each.writable_file}
+
+    def _tell_exits(self) -> None:
+        for kin in self._exits():
+            self._gone.add(kin.id)
+            self._scope.teller.tell(
+                events.MemberExited,
+                pid=kin.pid,
+                role=kin.role,
+                cmd=command(kin.argv),
+                zombie=self.look.tree.get(kin.id) is not None,
+            )
+
+    def _exits(self) -> Iterator[Kin]:
+        alive = {kin.id for kin in standing(self.family, self.look.tree)}
+        order = {"trainer": 0, "worker": 1}
+        members = sorted(self.family.members, key=lambda kin: order.get(kin.role, 2))
+        return (kin for kin in members if kin.id not in alive and kin.id not in self._gone)
+
+    def _tell_hold(self, held: Held) -> None:
+        evidence = held.evidence
+        shown = (held.why, " ".join(each.split(",")[0] for each in evidence), held.over_wait)
+        if shown != self._told:
+            self._told = shown
+            self._scope.teller.tell(
+                events.Holding, why=held.why, evidence=evidence, over_wait=held.over_wait
+            )
+
+
+def _pids(recipients: tuple[Kin, ...]) -> tuple[int, ...]:
+    return tuple(kin.pid for kin in recipients)
+
+
+def _finite(seconds: float) -> float | None:
+    return None if seconds == FOREVER else seconds

@@ -1,0 +1,109 @@
+"""Many targets at once: bounded, and one's failure never hurts another's."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from fleetstop import events
+from fleetstop.actions.telling import Run, Scope, Teller
+from fleetstop.core.inventory import Target
+from fleetstop.core.report import Cost, Outcome, Result
+from fleetstop.errors import FleetstopError
+from fleetstop.events import Emit
+from fleetstop.ports import Clock, Place
+
+Action: TypeAlias = Callable[[Scope], Awaitable[Outcome]]
+Opening: TypeAlias = Callable[[Target], Awaitable[Place]]
+Turn: TypeAlias = Callable[[Target], asyncio.Semaphore]
+
+
+class Crew:
+    """Runs one action on every target."""
+
+    def __init__(
+        self,
+        run: Run,
+        clock: Clock,
+        emit: Emit,
+        opening: Opening,
+        turn: Turn,
+        log_fault: Callable[[str], str | None],
+        parallel: int = 20,
+    ) -> None:
+        self._run = run
+        self._clock = clock
+        self._emit = emit
+        self._opening = opening
+        self._turn = turn
+        self._log_fault = log_fault
+        self._parallel = asyncio.Semaphore(parallel)
+
+    async def run_all(self, targets: Sequence[Target], action: Action) -> list[Outcome]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._one(target, action)) for target in targets]
+        return [task.result() for task in tasks]
+
+    async def _one(self, target: Target, action: Action) -> Outcome:
+        teller = Teller(target.name, self._emit, self._clock)
+        started = self._clock.now()
+        async with self._parallel, self._turn(target):
+            try:
+                return await self._on_place(target, action, teller)
+            except FleetstopError as exc:
+                result: Result = "refused" if exc.exit_code == 5 else "unreachable"
+                return self._failed(target, teller, result, exc.message, exc.hint, started)
+            except Exception as exc:
+                path = self._log_fault(traceback.format_exc())
+                teller.tell(events.Fault, error=f"{type(exc).__name__}: {exc}", traceback_path=path)
+                hint = f"the traceback is in {path}" if path else ""
+                text = f"a fault in fleetstop: {type(exc).__name__}: {exc}"
+                return self._failed(target, teller, "fault", text, hint, started)
+
+    async def _on_place(self, target: Target, action: Action, teller: Teller) -> Outcome:
+        started = self._clock.now()
+        try:
+            place = await self._opening(target)
+        except asyncio.CancelledError:
+            outcome = self._outcome(target, "refused", "interrupted while connecting", "", started)
+            outcome = msgspec.structs.replace(outcome, interrupted=True)
+            teller.tell(events.TargetFinished, outcome=outcome)
+            raise
+        try:
+            seconds = round(self._clock.now() - started, 3)
+            teller.tell(events.Connected, host=target.host.name, seconds=seconds)
+            return await action(Scope(self._run, target, place, self._clock, teller))
+        finally:
+            await place.close()
+
+    def _failed(
+        self,
+        target: Target,
+        teller: Teller,
+        result: Result,
+        reason: str,
+        hint: str,
+        started: float,
+    ) -> Outcome:
+        outcome = self._outcome(target, result, reason, hint, started)
+        teller.tell(events.TargetFinished, outcome=outcome)
+        return outcome
+
+    def _outcome(
+        self, target: Target, result: Result, reason: str, hint: str, started: float
+    ) -> Outcome:
+        return Outcome(
+            target=target.name,
+            host=target.host.name,
+            vmid=target.vmid,
+            job=target.job_name,
+            result=result,
+            reason=reason,
+            hint=hint or None,
+            seconds=round(self._clock.now() - started, 3),
+            cost=Cost(ssh_connections=0, pct_calls=0),
+        )

@@ -1,0 +1,168 @@
+"""Find a job where it lives: one look at everything, its family, its log, its checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from fleetstop.actions import looks
+from fleetstop.actions.telling import Scope
+from fleetstop.core import checkpoint as ckpt
+from fleetstop.core.checkpoint import Listing
+from fleetstop.core.family import Family, Found, find
+from fleetstop.core.gpu import GpuView, Unseen
+from fleetstop.core.inventory import Job, Match
+from fleetstop.core.joblog import LogTail
+from fleetstop.core.matching import needs_detail
+from fleetstop.core.process import ProcessTree
+from fleetstop.errors import RemoteFailed
+
+
+class Scene(Struct, frozen=True):
+    """What a place held at the first look. `running` False: the container is stopped.
+
+    `listing` and `log` None: not declared; `gpus` Unseen: could not be asked.
+    `remote_now` is the container's clock (seconds since the epoch) at the listing.
+    """
+
+    running: bool
+    tree: ProcessTree
+    found: Found
+    gpus: GpuView | Unseen
+    at: float
+    listing: Listing | Unseen | None = None
+    log: LogTail | None = None
+    remote_now: float | None = None
+    newest: ckpt.Checkpoint | None = None
+    newest_complete: bool | None = None
+
+
+NOT_ASKED = Unseen("nvidia-smi was not asked")
+_EMPTY = ProcessTree(processes={}, uptime=0.0)
+
+
+async def locate(scope: Scope, *, gpus: bool = True) -> Scene:
+    """Raises CouldNotLook where the truth cannot be seen (missing or frozen container)."""
+    target, place = scope.target, scope.place
+    tree = await looks.look(place, target.vmid)
+    if target.vmid is not None and not tree.processes:
+        return await _no_processes(scope)
+    if await place.is_frozen():
+        raise place.frozen_error()
+    assert target.job is not None
+    view = await looks.gpus(place) if gpus else NOT_ASKED
+    tree, found = await identify(scope, tree, target.job, view)
+    scene = Scene(running=True, tree=tree, found=found, gpus=view, at=scope.clock.now())
+    return await _with_files(scope, scene) if found.families else scene
+
+
+async def _no_processes(scope: Scope) -> Scene:
+    status = await scope.place.pct_status()
+    if status != "stopped":
+        raise RemoteFailed(
+            f"container {scope.target.vmid} on {scope.target.host.name} is {status}, "
+            "but none of its processes can be seen"
+        )
+    return Scene(
+        running=False,
+        tree=_EMPTY,
+        found=Found(families=()),
+        gpus=NOT_ASKED,
+        at=scope.clock.now(),
+    )
+
+
+async def identify(
+    scope: Scope, tree: ProcessTree, job: Job, view: GpuView | Unseen
+) -> tuple[ProcessTree, Found]:
+    """The job's families in this look, with argv of all and details of those around them."""
+    place, match = scope.place, job.match
+    named = await looks.listed(place, match)
+    tree = await looks.add_argv(place, _without_us(scope, tree))
+    tree = await looks.add_detail(place, tree, needs_detail(match, tree, named))
+    return tree, find(tree, match, job, listed=named, gpu_pids=_pids(view))
+
+
+def _without_us(scope: Scope, tree: ProcessTree) -> ProcessTree:
+    """Takes our own shells and what carries them out of the look."""
+    ours = {scope.place.own_pid} | {p.id.pid for p in tree.above(scope.place.own_pid)}
+    if scope.target.vmid is not None and scope.place.inside_pid is not None:
+        shell = tree.by_inner(scope.place.inside_pid)
+        ours |= {shell.id.pid} if shell is not None else set()
+    return tree.without(ours)
+
+
+def _pids(view: GpuView | Unseen) -> frozenset[int] | None:
+    if isinstance(view, Unseen):
+        return None
+    return frozenset(each.pid for each in view.holders if each.pid is not None)
+
+
+async def _with_files(scope: Scope, scene: Scene) -> Scene:
+    """Log and checkpoints, where the job declares them: one shell inside the container."""
+    job = scope.target.job
+    if job is None or (job.log is None and job.checkpoints is None):
+        return scene
+    shell = await scope.place.inside()
+    listing, now = await looks.listing(shell, job.checkpoints) if job.checkpoints else (None, None)
+    log = await looks.log(shell, job.log) if job.log else None
+    newest = ckpt.newest(listing) if isinstance(listing, Listing) else None
+    whole = None
+    if newest is not None:
+        whole = await completeness(scope, newest, _open_for_write(scene.tree), stable=False)
+    return Scene(
+        running=True,
+        tree=scene.tree,
+        found=scene.found,
+        gpus=scene.gpus,
+        at=scene.at,
+        listing=listing,
+        log=log,
+        remote_now=now,
+        newest=newest,
+        newest_complete=whole,
+    )
+
+
+def _open_for_write(tree: ProcessTree) -> frozenset[str]:
+    return frozenset(
+        file.target
+        for each in tree.processes.values()
+        for file in (each.detail.files if each.detail else None) or ()
+        if file.writable_file
+    )
+
+
+async def completeness(
+    scope: Scope, one: ckpt.Checkpoint, writing: frozenset[str], *, stable: bool
+) -> bool | None:
+    """Whether a checkpoint is whole; reads heads and tails of known formats."""
+    shell = await scope.place.inside()
+    heads: dict[str, bytes] = {}
+    tails: dict[str, bytes] = {}
+    sizes = {each.path: each.size for each in one.files}
+    wanted = list(dict.fromkeys((*ckpt.needs_tail(one), *ckpt.needs_head(one))))
+    for path in wanted:
+        read = await looks.ends(shell, path, sizes[path])
+        if read is not None:
+            heads[path], tails[path] = read
+    return ckpt.complete(one, tails, heads, stable, writing)
+
+
+async def writers(scope: Scope, tree: ProcessTree) -> ProcessTree:
+    """The look with the open files of everybody in the place."""
+    return await looks.add_detail(scope.place, tree, set(tree.processes))
+
+
+async def settle(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+def families_with(found: Found, match: Match) -> tuple[Family, ...]:
+    """What to act on: all trees where the inventory says `all: true`, joined as one family."""
+    if match.all and len(found.families) > 1:
+        members = tuple(kin for each in found.families for kin in each.members)
+        sessions = frozenset(s for each in found.families for s in each.sessions)
+        return (Family(members=members, sessions=sessions),)
+    return found.families

@@ -1,0 +1,145 @@
+"""Asking a place and parsing its answers; every function is one frame, or says why not."""
+
+from __future__ import annotations
+
+from fleetstop.core.checkpoint import Listing, parse_listing
+from fleetstop.core.commands import Answer, Command
+from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
+from fleetstop.core.inventory import Match
+from fleetstop.core.joblog import LogTail, parse_log
+from fleetstop.core.process import ProcessId, ProcessTree
+from fleetstop.core.procfs import parse_argv, parse_detail, parse_look, with_argv, with_detail
+from fleetstop.errors import CouldNotLook, RemoteFailed
+from fleetstop.ports import Place, Shell
+
+NO_SUCH = 40
+"""Status of `list`, `log`, `pidfile` for a path that is not there."""
+
+
+def scope_of(vmid: int | None) -> str:
+    return "host" if vmid is None else f"lxc:{vmid}"
+
+
+def _good(answer: Answer, what: str) -> bytes:
+    if answer.status != 0:
+        raise RemoteFailed(f"{what} could not be read (status {answer.status})")
+    return answer.data
+
+
+async def look(place: Place, vmid: int | None) -> ProcessTree:
+    """All processes of the place, without argv and details. Empty: nothing runs there."""
+    answer = await place.host.run(Command("look", (scope_of(vmid),)))
+    tree = parse_look(_good(answer, "the process table"), place.hz)
+    if tree is None:
+        raise RemoteFailed("the process table could not be read: no clock in the answer")
+    if vmid is not None:
+        return tree
+    outside = {
+        pid: each
+        for pid, each in tree.processes.items()
+        if not any(group.startswith("/lxc/") for group in each.cgroups)
+    }
+    return ProcessTree(processes=outside, uptime=tree.uptime, hz=tree.hz)
+
+
+async def add_argv(place: Place, tree: ProcessTree) -> ProcessTree:
+    pids = tuple(str(pid) for pid, each in tree.processes.items() if not each.kernel_thread)
+    if not pids:
+        return tree
+    answer = await place.host.run(Command("argv", pids))
+    return with_argv(tree, parse_argv(_good(answer, "the command lines")))
+
+
+async def add_detail(place: Place, tree: ProcessTree, pids: set[int]) -> ProcessTree:
+    here = tuple(str(pid) for pid in sorted(pids) if pid in tree.processes)
+    if not here:
+        return tree
+    answer = await place.host.run(Command("detail", here))
+    return with_detail(tree, parse_detail(_good(answer, "open files")))
+
+
+async def listed(place: Place, match: Match) -> frozenset[int]:
+    """The container's own PIDs that its pgrep, or a pid file, names."""
+    if match.pgrep is not None:
+        answer = await (await place.inside()).run(Command("pgrep", (match.pgrep,)))
+        # procps pgrep(1): 1 is "none matched", 2 a bad expression, 3 fatal; 127: no pgrep there
+        if answer.status == 127:
+            raise RemoteFailed("there is no pgrep in the container", hint="match: {script: …}")
+        if answer.status not in (0, 1):
+            raise RemoteFailed(f"pgrep did not take the expression {match.pgrep!r}")
+        return frozenset(int(word) for word in answer.data.split() if word.isdigit())
+    if match.pidfile is not None:
+        answer = await (await place.inside()).run(Command("pidfile", (match.pidfile,)))
+        word = answer.data.strip()
+        return frozenset([int(word)]) if answer.status == 0 and word.isdigit() else frozenset()
+    return frozenset()
+
+
+async def gpus(place: Place) -> GpuView | Unseen:
+    """nvidia-smi as the host sees it: host PIDs. Bounded, it may hang in the driver."""
+    answer = await place.host.run(Command("gpus", ("8000",), deadline_s=15.0))
+    if answer.status == 30:
+        return Unseen("there is no nvidia-smi on the host")
+    if answer.status == 31:
+        return Unseen("nvidia-smi did not answer within 8 s; it may hang in the driver")
+    if answer.status != 0:
+        return Unseen(f"nvidia-smi could not be asked (status {answer.status})")
+    table, _, apps = answer.data.partition(b"\n\0")
+    return view(parse_gpus(*_block(table)), parse_apps(*_block(apps)))
+
+
+def _block(data: bytes) -> tuple[bytes, int]:
+    """`gpus RC` or `apps RC`, then what nvidia-smi printed."""
+    head, _, text = data.partition(b"\n")
+    code = head.split()[-1:] or [b""]
+    return text, int(code[0]) if code[0].isdigit() else 255
+
+
+async def listing(shell: Shell, directory: str) -> tuple[Listing | Unseen, float | None]:
+    """The checkpoint directory and the remote clock; one that is not there yet is empty."""
+    try:
+        answer = await shell.run(Command("list", (directory,), deadline_s=20.0))
+    except CouldNotLook as exc:
+        return Unseen(str(exc)), None
+    stamp, _, body = answer.data.partition(b"\n")
+    now = _seconds(stamp)
+    if answer.status == NO_SUCH:
+        return Listing(root=directory, entries=()), now
+    if answer.status == 41:
+        return Unseen(f"{directory} is not a directory"), now
+    return parse_listing(body, answer.status), now
+
+
+def _seconds(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+async def log(shell: Shell, path: str) -> LogTail | None:
+    """The end of the log; None where it cannot be read (that decides nothing)."""
+    try:
+        answer = await shell.run(Command("log", (path,)))
+    except CouldNotLook:
+        return None
+    return parse_log(answer.data) if answer.status == 0 else None
+
+
+async def ends(shell: Shell, path: str, size: int) -> tuple[bytes, bytes] | None:
+    """Head and tail of a file, at most 64 and 1024 bytes; None where it cannot be read."""
+    answer = await shell.run(Command("ends", (path,)))
+    if answer.status != 0:
+        return None
+    cut = min(64, size)
+    return answer.data[:cut], answer.data[cut:]
+
+
+async def watch(place: Place, ids: list[ProcessId], seconds: float) -> bool:
+    """Returns after `seconds`, or at once when one of these ends; whether one did."""
+    ms = max(0, min(2000, int(seconds * 1000)))
+    words = (str(ms), *(f"{each.pid}:{each.start}" for each in ids))
+    answer = await place.host.run(Command("watch", words, deadline_s=ms / 1000 + 10.0))
+    if answer.status not in (0, 8):
+        raise RemoteFailed(f"the processes could not be watched (status {answer.status})")
+    return bool(answer.data.strip())

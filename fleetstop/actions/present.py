@@ -1,0 +1,140 @@
+"""What was found, as the facts that events and reports carry; redacted here, once."""
+
+from __future__ import annotations
+
+from fleetstop.actions.locate import Scene
+from fleetstop.actions.telling import Scope
+from fleetstop.actions.verify import records
+from fleetstop.core import redact
+from fleetstop.core.family import Family
+from fleetstop.core.gpu import Unseen, indexes_of
+from fleetstop.core.ladder import Ladder
+from fleetstop.core.report import GpuRecord, Member
+from fleetstop.core.signals import Landing, worst
+from fleetstop.core.verdict import Judged, Look, judge
+from fleetstop.events import CheckpointSeen, LogSeen
+
+
+def members(family: Family, judged: Judged | None) -> tuple[Member, ...]:
+    return tuple(
+        Member(
+            pid=kin.pid,
+            host_pid=kin.id.pid,
+            start=kin.id.start,
+            role=kin.role,
+            verdict=judged.members.get(kin.id) if judged else None,
+            cmd=redact.command(kin.argv),
+        )
+        for kin in family.members
+    )
+
+
+def stops_on(scene: Scene, family: Family) -> tuple[str, ...]:
+    """Which of INT and TERM every trainer hears now."""
+    trainers = [scene.tree.get(kin.id) for kin in family.trainers]
+    return tuple(
+        signal
+        for signal in ("INT", "TERM")
+        if all(each is not None and each.landing(signal) == "heard" for each in trainers)
+    )
+
+
+def landings(scene: Scene, family: Family) -> dict[str, Landing]:
+    """The worst landing of INT and of TERM over all trainers; absent where unseen."""
+    trainers = [scene.tree.get(kin.id) for kin in family.trainers]
+    found = {}
+    for signal in ("INT", "TERM"):
+        how = [each.landing(signal) if each is not None else None for each in trainers]
+        seen = [each for each in how if each is not None]
+        if seen and len(seen) == len(how):
+            found[signal] = worst(seen)
+    return found
+
+
+def first_judgement(scope: Scope, scene: Scene, family: Family, ladder: Ladder | None) -> Judged:
+    signals: tuple[str, ...] = ("INT", "TERM")
+    if ladder is not None:
+        named = {
+            ladder.stop_signal if r.signal == "stop_signal" else r.signal
+            for r in ladder.playbook.ladder
+        }
+        signals = tuple(sorted(named - {"KILL"})) or signals
+    job = scope.target.job
+    return judge(
+        None,
+        Look(at=scene.at, tree=scene.tree),
+        family,
+        stop_signals=signals,
+        checkpoints=job.checkpoints if job else None,
+    )
+
+
+def located(
+    scope: Scope,
+    scene: Scene,
+    family: Family,
+    ladder: Ladder | None,
+    graceful: bool,
+    dry_run: bool,
+    judged: Judged | None = None,
+) -> dict[str, object]:
+    """The fields of events.Located."""
+    job = scope.target.job
+    judged = judged or first_judgement(scope, scene, family, ladder)
+    lead = family.trainers[0] if family.trainers else family.members[0]
+    process = scene.tree.get(lead.id)
+    gpus = gpu_records(scene, family)
+    return {
+        "host": scope.target.host.name,
+        "vmid": scope.target.vmid,
+        "job": scope.target.job_name,
+        "playbook": ladder.playbook.name if ladder else None,
+        "lossless": ladder.playbook.lossless if ladder else False,
+        "graceful": graceful,
+        "dry_run": dry_run,
+        "family": members(family, judged),
+        "verdict": judged.verdict,
+        "evidence": judged.evidence,
+        "up_s": lead.up_s,
+        "threads": process.threads if process else None,
+        "stops_on": stops_on(scene, family),
+        "landings": landings(scene, family),
+        "log": log_seen(scope, scene),
+        "checkpoint": checkpoint_seen(scene),
+        "checkpoints_declared": bool(job and job.checkpoints),
+        "gpus": gpus,
+        "gpu_total_mib": _total(scene, gpus),
+    }
+
+
+def log_seen(scope: Scope, scene: Scene) -> LogSeen | None:
+    job = scope.target.job
+    if scene.log is None or job is None or job.log is None:
+        return None
+    return LogSeen(path=job.log, age_s=scene.log.age_s, line=redact.text(scene.log.last))
+
+
+def checkpoint_seen(scene: Scene) -> CheckpointSeen | None:
+    one = scene.newest
+    if one is None:
+        return None
+    age = max(0.0, scene.remote_now - one.mtime) if scene.remote_now is not None else None
+    return CheckpointSeen(
+        path=one.path, name=one.name, age_s=age, complete=scene.newest_complete, size=one.size
+    )
+
+
+def gpu_records(scene: Scene, family: Family) -> tuple[GpuRecord, ...] | None:
+    """None: nvidia-smi could not be asked, so nothing is known."""
+    if isinstance(scene.gpus, Unseen):
+        return None
+    pids = frozenset(kin.id.pid for kin in family.members)
+    return records(scene.gpus, pids, indexes_of(scene.gpus, pids))
+
+
+def _total(scene: Scene, gpus: tuple[GpuRecord, ...] | None) -> int | None:
+    if gpus is None or isinstance(scene.gpus, Unseen):
+        return None
+    known = {each.index: each.total_mib for each in scene.gpus.gpus}
+    totals = [known.get(each.index) for each in gpus]
+    return None if None in totals else sum(each or 0 for each in totals)

@@ -1,0 +1,217 @@
+"""Stop one target: find it, take the lock, climb the ladder, prove the end, say what became."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import msgspec
+from msgspec import Struct
+
+from fleetstop import events
+from fleetstop.actions import refusals, verify
+from fleetstop.actions.climb import Climb
+from fleetstop.actions.locate import Scene, families_with, locate
+from fleetstop.actions.lock import Lock
+from fleetstop.actions.present import located, members
+from fleetstop.actions.telling import Scope
+from fleetstop.core.family import Family, standing
+from fleetstop.core.ladder import End, Ladder, begin
+from fleetstop.core.ledger import heard_before, holder
+from fleetstop.core.plan import plan
+from fleetstop.core.playbook import Playbook
+from fleetstop.core.report import Outcome, Result, SkippedRecord
+from fleetstop.core.rungs import Consent, choose_stop_signal
+from fleetstop.core.verdict import Judged
+from fleetstop.errors import CouldNotLook, FleetstopError, Refused
+
+
+class Wish(Struct, frozen=True):
+    """What was asked: the playbook, consent, and a stop signal named on the command line."""
+
+    playbook: Playbook
+    consent: Consent
+    graceful: bool = False
+    signal: str | None = None
+    dry_run: bool = False
+
+
+async def stop(scope: Scope, wish: Wish) -> Outcome:
+    """Never raises for what a job or a host can do: that is the outcome. A bug is raised."""
+    started = scope.clock.now()
+    attempt = _Attempt(scope, wish)
+    try:
+        outcome = await attempt.run()
+    except Refused as exc:
+        outcome = attempt.outcome("refused", reason=exc.message, hint=exc.hint)
+    except CouldNotLook as exc:
+        outcome = attempt.outcome("unreachable", reason=exc.message, hint=exc.hint)
+    except asyncio.CancelledError:
+        outcome = await attempt.interrupted()
+        _finish(scope, outcome, started)
+        raise
+    finally:
+        await attempt.let_go()
+    return _finish(scope, outcome, started)
+
+
+def _finish(scope: Scope, outcome: Outcome, started: float) -> Outcome:
+    seconds = round(scope.clock.now() - started, 3)
+    outcome = msgspec.structs.replace(outcome, seconds=seconds, cost=scope.cost())
+    scope.teller.tell(events.TargetFinished, outcome=outcome)
+    return outcome
+
+
+class _Attempt:
+    """One attempt, with what is known so far, so that every way out can tell it."""
+
+    def __init__(self, scope: Scope, wish: Wish) -> None:
+        self._scope = scope
+        self._wish = wish
+        self._lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
+        self._scene: Scene | None = None
+        self._family: Family | None = None
+        self._climb: Climb | None = None
+
+    async def run(self) -> Outcome:
+        target = self._scope.target
+        refusals.protected(target)
+        scene = self._scene = await locate(
+            self._scope, gpus=self._wish.playbook.gpus_from == "nvidia-smi"
+        )
+        if not scene.running:
+            return self.outcome("not_running", reason=f"container {target.vmid} is stopped")
+        if not scene.found.families:
+            return self._nothing_found(scene)
+        assert target.job is not None
+        families = families_with(scene.found, target.job.match)
+        refusals.ambiguous(target, scene.found, families)
+        family = self._family = families[0]
+        refusals.untouchable(target, family, scene.tree)
+        ladder = await self._ladder(scene, family)
+        self._climb = Climb(self._scope, scene, ladder, self._lock)
+        self._scope.teller.tell(
+            events.Located,
+            **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
+        )
+        if self._wish.dry_run:
+            return self._planned(scene, ladder)
+        end = await self._climb.run()
+        return await self._ended(scene, self._climb, end)
+
+    def _nothing_found(self, scene: Scene) -> Outcome:
+        names = [f"{each.pid} {' '.join(each.argv or ())}" for each in scene.found.leftovers]
+        if names:
+            return self.outcome(
+                "unclean",
+                reason=f"no trainer runs, but what would start one does: {names[0]}",
+                hint="it is between two lives; look again with: fleetstop status "
+                + self._scope.target.name,
+            )
+        return self.outcome("not_running", reason="nothing matches, and nothing would start it")
+
+    async def _ladder(self, scene: Scene, family: Family) -> Ladder:
+        """Takes the lock and reads what the trainers have heard; a dry run only reads."""
+        if self._wish.dry_run:
+            ledger = await self._lock.read()
+            other = holder(ledger)
+            if other is not None:
+                raise self._lock.locked(other, ledger)
+        else:
+            ledger = await self._lock.claim()
+        job = self._scope.target.job
+        signal = self._wish.signal or (job.stop_signal if job else None)
+        if signal is None:
+            signal = choose_stop_signal(family, scene.tree)
+        if signal is None and any(r.signal == "stop_signal" for r in self._wish.playbook.ladder):
+            raise refusals.both_heard(self._scope.target, family)
+        return begin(
+            self._wish.playbook,
+            family,
+            stop_signal=signal or "INT",
+            consent=self._wish.consent,
+            past=heard_before(ledger, family.ids, self._scope.run.id),
+        )
+
+    def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
+        steps = plan(ladder, scene.tree)
+        self._scope.teller.tell(events.Planned, steps=steps)
+        reachable = any(step.would != "skip" for step in steps)
+        reason = None if reachable else "nothing on this ladder would be sent"
+        return self.outcome("planned", plan=steps, reason=reason)
+
+    async def _ended(self, scene: Scene, climb: Climb, end: End) -> Outcome:
+        match end.how:
+            case "gone":
+                return await self._prove(scene, climb)
+            case "refused":
+                return self.outcome("refused", reason=end.reason)
+            case "leftover":
+                proof = await verify.checkpoint(self._scope, scene, climb)
+                return self.outcome("unclean", reason=end.reason, checkpoint=proof.record)
+            case _:
+                return self.outcome("still_running", reason=end.reason)
+
+    async def _prove(self, scene: Scene, climb: Climb) -> Outcome:
+        saved = await verify.checkpoint(self._scope, scene, climb)
+        free = await verify.gpus(self._scope, scene, climb)
+        back = await verify.came_back(self._scope, climb)
+        problems = [each for each in (back, saved.problem, free.problem) if each]
+        findings = (*saved.findings, *free.findings)
+        result: Result = "unclean" if problems else "stopped"
+        return self.outcome(
+            result,
+            reason="; ".join(problems) or None,
+            findings=findings,
+            checkpoint=saved.record,
+            gpus=free.gpus,
+        )
+
+    def outcome(self, result: Result, *, hint: str | None = None, **facts: object) -> Outcome:
+        """An outcome with everything known by now; `facts` win."""
+        target, climb = self._scope.target, self._climb
+        judged: Judged | None = climb.judged if climb else None
+        family = climb.family if climb else self._family
+        known: dict[str, object] = {
+            "verdict": judged.verdict if judged else None,
+            "evidence": judged.evidence if judged else (),
+            "family": members(family, judged) if family else (),
+            "signals": climb.signals if climb else (),
+            "skipped": tuple(
+                SkippedRecord(each.signal, each.reason) for each in climb.ladder.skipped
+            )
+            if climb
+            else (),
+        }
+        if result == "stopped":
+            known |= {"verdict": "gone", "evidence": ()}
+        return Outcome(
+            target=target.name,
+            host=target.host.name,
+            vmid=target.vmid,
+            job=target.job_name,
+            result=result,
+            hint=hint or None,
+            **{**known, **facts},  # type: ignore[arg-type]
+        )
+
+    async def interrupted(self) -> Outcome:
+        """Tells what was sent and what still runs, from the last look; sends nothing."""
+        climb = self._climb
+        sent = [
+            f"{each.signal} to {', '.join(map(str, each.pids))}"
+            for each in (climb.signals if climb else ())
+        ]
+        alive = standing(climb.family, climb.look.tree) if climb else ()
+        running = tuple(kin.pid for kin in alive)
+        self._scope.teller.tell(events.Interrupted, sent=tuple(sent), running=running)
+        result: Result = "still_running" if climb else "refused"
+        said = f"interrupted; sent: {', '.join(sent) or 'nothing'}; the job may still finish"
+        return msgspec.structs.replace(self.outcome(result, reason=said), interrupted=True)
+
+    async def let_go(self) -> None:
+        """Gives the lock back, also after an interruption; bounded, and never an error."""
+        alive = standing(self._climb.family, self._climb.look.tree) if self._climb else ()
+        with contextlib.suppress(FleetstopError, TimeoutError):
+            async with asyncio.timeout(5.0):
+                await self._lock.release(frozenset(kin.id for kin in alive))

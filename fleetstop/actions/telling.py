@@ -1,0 +1,50 @@
+"""Facts into events: stamps each with the time and the target, and counts the cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from fleetstop import events
+from fleetstop.core.inventory import Target
+from fleetstop.core.report import Cost
+from fleetstop.events import Emit, Event
+from fleetstop.ports import Clock, Place
+
+
+class Teller:
+    """Speaks for one target."""
+
+    def __init__(self, target: str, emit: Emit, clock: Clock) -> None:
+        self._target = target
+        self._emit = emit
+        self._clock = clock
+
+    def tell(self, kind: type[Event], **facts: Any) -> None:
+        self._emit(kind(at=self._clock.wall(), target=self._target, **facts))
+
+    def finding(self, text: str) -> str:
+        self.tell(events.Finding, text=text)
+        return text
+
+
+class Run(Struct, frozen=True):
+    """One recorded operation: its id, who runs it from where, and what it may do."""
+
+    id: str
+    operator: str
+    origin: str
+
+
+class Scope(Struct, frozen=True):
+    """Everything one target's action works with."""
+
+    run: Run
+    target: Target
+    place: Place
+    clock: Clock
+    teller: Teller
+
+    def cost(self) -> Cost:
+        return Cost(ssh_connections=self.place.ssh_connections, pct_calls=self.place.pct_calls)

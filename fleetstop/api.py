@@ -1,0 +1,287 @@
+"""The fleet from Python: the one place where files, SSH and actions are put together.
+
+    async with Fleet.load("inventory/") as fleet:
+        report = await fleet.stop("ct200", graceful=True)
+
+It never prints, never exits, never asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+import platformdirs
+
+from fleetstop import config, events
+from fleetstop.actions.fleet import Action, Crew
+from fleetstop.actions.status import status
+from fleetstop.actions.stop import Wish, stop
+from fleetstop.actions.telling import Run, Scope
+from fleetstop.core.inventory import Inventory, Match, Target
+from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
+from fleetstop.core.report import Outcome, Report
+from fleetstop.core.report import report as make_report
+from fleetstop.core.rungs import Consent
+from fleetstop.core.selection import select
+from fleetstop.errors import BadUsage, Refused
+from fleetstop.events import AnyEvent, Emit
+from fleetstop.ports import Place
+from fleetstop.remote.site import Site
+from fleetstop.remote.ssh import Tunnels
+
+
+class SystemClock:
+    """The real clock; see ports.Clock."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> str:
+        return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def _nobody(event: AnyEvent) -> None:
+    """Hears everything and says nothing."""
+
+
+class Fleet:
+    """An inventory with its connections. Use as an async context manager."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        *,
+        emit: Emit = _nobody,
+        ssh_config: Path | None = None,
+        parallel: int = 20,
+    ) -> None:
+        self.inventory = inventory
+        self._emit = emit
+        self._ssh_config = ssh_config
+        self._parallel = parallel
+        self._clock = SystemClock()
+        self._sites: dict[tuple[object, ...], Site] = {}
+        self._finished: list[Outcome] = []
+        self._tunnels = Tunnels()
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, *, emit: Emit = _nobody, **more: object) -> Fleet:
+        """Reads the inventory at `path`, or where the README says it is looked for.
+
+        Raises BadConfig with file, line and path of the first mistake.
+        """
+        inventory = config.load_inventory(
+            Path(path) if path is not None else None,
+            env=os.environ,
+            cwd=Path.cwd(),
+            user_dir=Path(platformdirs.user_config_dir("fleetstop")),
+        )
+        return cls(inventory, emit=emit, **more)  # type: ignore[arg-type]
+
+    async def __aenter__(self) -> Fleet:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        for site in self._sites.values():
+            await site.close()
+        await self._tunnels.close()
+
+    def select(
+        self,
+        words: Sequence[str],
+        *,
+        purpose: str = "stop",
+        match: Match | None = None,
+        limit: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        all_jobs: bool = False,
+    ) -> tuple[Target, ...]:
+        """Names, globs, groups and addresses into targets; raises BadUsage, never means all."""
+        return select(
+            self.inventory,
+            words,
+            limit=limit,
+            exclude=exclude,
+            all_jobs=all_jobs,
+            adhoc_match=match,
+            purpose=purpose,  # type: ignore[arg-type]
+        )
+
+    async def stop(
+        self,
+        *words: str,
+        graceful: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        playbook: str | None = None,
+        ladder: str | None = None,
+        signal: str | None = None,
+        match: Match | None = None,
+        limit: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        all_jobs: bool = False,
+    ) -> Report:
+        """Stops each target by its playbook. `force` consents to what may lose work,
+        `graceful` refuses it; without either such rungs are skipped."""
+        if graceful and force:
+            raise BadUsage(
+                "--graceful and --force contradict each other",
+                hint="--graceful never loses work; --force agrees to it. Choose one",
+            )
+        try:
+            targets = self.select(
+                words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
+            )
+        except Refused as exc:
+            return self._refused(words, exc)
+        consent: Consent = "given" if force else "refused" if graceful else "absent"
+        wish = Wish(
+            playbook=Playbook(name="", ladder=()),
+            consent=consent,
+            graceful=graceful,
+            signal=parse_signal(signal) if signal else None,
+            dry_run=dry_run,
+        )
+        wishes = {each.name: self._wish(wish, each, playbook, ladder) for each in targets}
+
+        async def action(scope: Scope) -> Outcome:
+            return await stop(scope, wishes[scope.target.name])
+
+        return await self._run("stop", words, targets, action, dry_run=dry_run)
+
+    def _refused(self, words: Sequence[str], exc: Refused) -> Report:
+        """Several jobs where one was meant: nothing was even connected to."""
+        outcome = Outcome(
+            target=" ".join(words),
+            host=None,
+            vmid=None,
+            job=None,
+            result="refused",
+            reason=exc.message,
+            hint=exc.hint or None,
+        )
+        done = make_report(secrets.token_hex(4), [outcome])
+        self._tell(events.TargetFinished(at=self._clock.wall(), target=None, outcome=outcome))
+        self._tell(done)
+        return done
+
+    def _wish(self, wish: Wish, target: Target, playbook: str | None, ladder: str | None) -> Wish:
+        if ladder is not None:
+            return msgspec.structs.replace(wish, playbook=ladder_playbook(ladder))
+        name = playbook or (target.job.playbook if target.job else "standard")
+        return msgspec.structs.replace(wish, playbook=self.playbook(name))
+
+    def playbook(self, name: str) -> Playbook:
+        """By name (./playbooks, beside the inventory, stock) or by path; raises BadConfig."""
+        cwd = Path.cwd()
+        return config.load_playbook(name, cwd=cwd, dirs=config.playbook_dirs(self.inventory, cwd))
+
+    async def status(
+        self,
+        *words: str,
+        match: Match | None = None,
+        limit: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> Report:
+        targets = self.select(words, purpose="status", match=match, limit=limit, exclude=exclude)
+        return await self._run("status", words, targets, status, dry_run=True)
+
+    async def _run(
+        self,
+        command: str,
+        asked: Sequence[str],
+        targets: Sequence[Target],
+        action: Action,
+        *,
+        dry_run: bool,
+    ) -> Report:
+        run = Run(id=secrets.token_hex(4), operator=_operator(), origin=socket.gethostname())
+        self._tell(
+            events.Started(
+                at=self._clock.wall(),
+                target=None,
+                run=run.id,
+                command=command,
+                targets=tuple(each.name for each in targets),
+                asked=tuple(asked),
+            )
+        )
+        crew = Crew(
+            run,
+            self._clock,
+            self._tell,
+            partial(self._open, dry_run=dry_run),
+            lambda target: self._site(target).turn,
+            partial(_log_fault, run.id),
+            self._parallel,
+        )
+        self._finished.clear()
+        try:
+            outcomes = await crew.run_all(targets, action)
+        except asyncio.CancelledError:
+            # tell how far it came, then let the interruption pass
+            self._tell(make_report(run.id, self._finished))
+            raise
+        done = make_report(run.id, outcomes)
+        self._tell(done)
+        return done
+
+    async def _open(self, target: Target, *, dry_run: bool) -> Place:
+        return await self._site(target).place(target.vmid, dry_run=dry_run)
+
+    def _site(self, target: Target) -> Site:
+        host = target.host
+        # an ad-hoc host may bear the same name as another with another port or login
+        key = (host.ssh, host.port, host.jump, host.identity, host.known_hosts, host.sudo)
+        return self._sites.setdefault(key, Site(host, self._tunnels, self._ssh_config))
+
+    def _tell(self, event: AnyEvent) -> None:
+        """A listener can never hurt the work: what it raises is kept from the run."""
+        if isinstance(event, events.TargetFinished):
+            self._finished.append(event.outcome)
+        try:
+            self._emit(event)
+        except Exception as exc:
+            _log_fault("listener", f"{type(exc).__name__}: {exc}")
+
+
+def _operator() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _log_fault(run: str, text: str) -> str | None:
+    """Keeps a traceback in a file of the user's own; its path, or None where none can be."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix=f"fleetstop-fault-{run}-", suffix=".log", delete=False
+        ) as file:
+            file.write(text)
+            return file.name
+    except OSError:
+        return None

@@ -1,0 +1,124 @@
+"""Commands and their options. Bodies are short; the work is in the api."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fleetstop import __version__
+from fleetstop.cli.options import adhoc, inventory, output, selection
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=_CONTEXT)
+@click.version_option(__version__, prog_name="fleetstop")
+def group() -> None:
+    """Stop GPU training jobs in Proxmox LXC containers: gently, and with proof.
+
+    Looks first, tells what it sees, does the gentlest thing that can work, proves that it worked.
+    """
+
+
+@group.command("ls")
+@click.argument("targets", nargs=-1)
+@inventory
+@output
+def ls(**given: Any) -> int:
+    """What the inventory names: targets, how they are found, how they are stopped."""
+    from fleetstop.cli.running import listing
+
+    return listing(**given)
+
+
+@group.command()
+@click.argument("targets", nargs=-1, required=True)
+@selection
+@adhoc
+@inventory
+@output
+def status(**given: Any) -> int:
+    """What runs, how it does, and which signal would stop it. Sends nothing.
+
+    TARGET is ct200, ct200:train, @group, 'ct2*', or an address: root@10.1.2.6/200.
+    """
+    from fleetstop.cli.running import run_status
+
+    return run_status(**given)
+
+
+@group.command()
+@click.argument("targets", nargs=-1, required=True)
+@click.option("--graceful", is_flag=True, help="Never anything that may lose work.")
+@click.option("--force", is_flag=True, help="Consent to rungs that may lose work.")
+@click.option("-n", "--dry-run", is_flag=True, help="Look and plan; send nothing.")
+@click.option("-p", "--playbook", metavar="NAME|FILE", help="Instead of the job's own.")
+@click.option("--ladder", metavar="RUNGS", help="Short form: 'INT/3m TERM/1m KILL:tree/30s'.")
+@click.option("--signal", metavar="NAME", help="The signal that makes this job save.")
+@click.option("--all-jobs", is_flag=True, help="All jobs of a container that has several.")
+@click.option("-y", "--yes", is_flag=True, help="Answer harmless questions with yes.")
+@selection
+@adhoc
+@inventory
+@output
+def stop(**given: Any) -> int:
+    """Stop a job: look, signal the trainer once, wait for its save, prove the end.
+
+    TARGET is ct200, ct200:train, @group, 'ct2*', or an address: root@10.1.2.6/200 with --script.
+    """
+    from fleetstop.cli.running import run_stop
+
+    return run_stop(**given)
+
+
+@group.group()
+def lab() -> None:
+    """The practice fleet: a real sshd, real LXC containers, trainers to stop. Needs root."""
+
+
+_ROOT = click.option(
+    "--root",
+    default="/var/lib/fleetstop-lab",
+    show_default=True,
+    type=click.Path(),
+    help="Where the practice fleet keeps its files.",
+)
+
+
+@lab.command("up")
+@click.option("--containers", default=2, show_default=True, type=click.IntRange(1, 20))
+@click.option("--pct-cost", default=0.0, show_default=True, help="Seconds of CPU a pct call costs.")
+@_ROOT
+def lab_up(**given: Any) -> int:
+    """Start it, with a polite trainer in the first container and a deaf one in the second."""
+    from fleetstop.cli.practice import up
+
+    return up(**given)
+
+
+@lab.command("down")
+@_ROOT
+def lab_down(**given: Any) -> int:
+    """End what `lab up` started, by identity, and nothing else."""
+    from fleetstop.cli.practice import down
+
+    return down(**given)
+
+
+@lab.command("status")
+@_ROOT
+def lab_status(**given: Any) -> int:
+    """What of it runs, and how to use it."""
+    from fleetstop.cli.practice import show
+
+    return show(**given)
+
+
+@group.command()
+@click.option("--pct-cost", default=0.4, show_default=True, help="Seconds of CPU a pct call costs.")
+def demo(**given: Any) -> int:
+    """Stop a polite, a deaf and a slow-saving trainer on a practice fleet of its own."""
+    from fleetstop.cli.demo import play
+
+    return play(**given)

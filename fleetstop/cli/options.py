@@ -1,0 +1,65 @@
+"""Options that several commands share, each group as one decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def decorate(body: F) -> F:
+        for option in reversed(options):
+            body = option(body)
+        return body
+
+    return decorate
+
+
+def inventory(body: F) -> F:
+    return _all(
+        click.option(
+            "-i",
+            "--inventory",
+            metavar="FILE|DIR",
+            help="Default: $FLEETSTOP_INVENTORY, ./inventory/fleet*.yaml, the user config dir.",
+        ),
+    )(body)
+
+
+def selection(body: F) -> F:
+    return _all(
+        click.option("-l", "--limit", multiple=True, metavar="TARGET", help="Only these of them."),
+        click.option("-x", "--exclude", multiple=True, metavar="TARGET", help="All but these."),
+        click.option(
+            "-P",
+            "--parallel",
+            default=20,
+            show_default=True,
+            type=click.IntRange(1, 500),
+            help="Targets at once.",
+        ),
+    )(body)
+
+
+def adhoc(body: F) -> F:
+    return _all(
+        click.option("--script", metavar="NAME|PATH", help="The job: the script python executes."),
+        click.option("--pgrep", metavar="ERE", help="The job: as `pgrep -f` in the container."),
+        click.option(
+            "--pid", type=click.IntRange(1), help="The job: a PID as the container counts."
+        ),
+    )(body)
+
+
+def output(body: F) -> F:
+    return _all(
+        click.option("--json", "as_json", is_flag=True, help="The report, one line on stdout."),
+        click.option("--events", is_flag=True, help="Every event, a line each, on stdout."),
+        click.option("-q", "--quiet", is_flag=True, help="Only the last line of each target."),
+        click.option("-v", "--verbose", is_flag=True, help="Evidence, and what it cost."),
+        click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR)."),
+    )(body)

@@ -1,0 +1,66 @@
+"""`fleetstop lab`: the practice fleet, for trying every command on real processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fleetstop.cli.running import complain
+from fleetstop.errors import FleetstopError, LabUnavailable
+from fleetstop.lab import Lab, missing_parts
+from fleetstop.view.stream import Outlet
+
+
+def up(root: str, containers: int, pct_cost: float) -> int:
+    return _told(lambda out: _up(out, Path(root), containers, pct_cost))
+
+
+def down(root: str) -> int:
+    return _told(lambda out: _down(out, Path(root)))
+
+
+def show(root: str) -> int:
+    return _told(lambda out: _show(out, Path(root)))
+
+
+def _told(work: object) -> int:
+    out = Outlet(sys.stdout)
+    try:
+        work(out)  # type: ignore[operator]
+    except FleetstopError as exc:
+        return complain(exc)
+    return 0
+
+
+def need_parts() -> None:
+    """Raises LabUnavailable naming everything that is missing."""
+    missing = missing_parts()
+    if missing:
+        raise LabUnavailable(
+            "the practice fleet cannot stand here: " + "; ".join(missing),
+            hint="on Debian, as root: make demo installs what it needs",
+        )
+
+
+def _up(out: Outlet, root: Path, containers: int, pct_cost: float) -> None:
+    need_parts()
+    lab = Lab.up(root, containers)
+    lab.set_pct_cost(pct_cost)
+    first, *rest = lab.vmids
+    lab.start(first, [], how="polite")
+    for vmid in rest:
+        lab.start(vmid, [], how="deaf")
+    _show(out, root)
+
+
+def _down(out: Outlet, root: Path) -> None:
+    Lab.load(root).down()
+    out.write("the practice fleet is down; nothing of it is left\n")
+
+
+def _show(out: Outlet, root: Path) -> None:
+    lab = Lab.load(root)
+    for name, state in lab.status().items():
+        out.write(f"{name:<12}{state}\n")
+    out.write(f"use it:     export FLEETSTOP_INVENTORY={lab.inventory}\n")
+    out.write("            fleetstop status 'ct*'\n")

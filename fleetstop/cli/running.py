@@ -1,0 +1,180 @@
+"""From parsed options to an exit code: listeners, the event loop, errors for people."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from fleetstop.api import Fleet
+from fleetstop.core.inventory import Container, Host, Inventory, Match
+from fleetstop.core.report import Report
+from fleetstop.errors import BadUsage, FleetstopError
+from fleetstop.events import AnyEvent, Emit
+from fleetstop.view.choose import colored, people
+from fleetstop.view.json_lines import JsonLines, line
+from fleetstop.view.stream import Outlet
+from fleetstop.view.table import StatusTable
+from fleetstop.view.table import listing as table
+
+Given = Mapping[str, Any]
+
+
+def run_stop(**given: Any) -> int:
+    async def work(fleet: Fleet) -> Report:
+        return await fleet.stop(
+            *given["targets"],
+            graceful=given["graceful"],
+            force=given["force"],
+            dry_run=given["dry_run"],
+            playbook=given["playbook"],
+            ladder=given["ladder"],
+            signal=given["signal"],
+            match=_match(given),
+            limit=given["limit"],
+            exclude=given["exclude"],
+            all_jobs=given["all_jobs"],
+        )
+
+    return _operate(given, work, table=False)
+
+
+def run_status(**given: Any) -> int:
+    async def work(fleet: Fleet) -> Report:
+        return await fleet.status(
+            *given["targets"],
+            match=_match(given),
+            limit=given["limit"],
+            exclude=given["exclude"],
+        )
+
+    return _operate(given, work, table=True)
+
+
+def listing(**given: Any) -> int:
+    try:
+        fleet = Fleet.load(given["inventory"])
+        words = given["targets"]
+        chosen = fleet.select(words, purpose="status") if words else None
+    except FleetstopError as exc:
+        return complain(exc)
+    out = Outlet(sys.stdout)
+    if given["as_json"] or given["events"]:
+        out.write(line(_listed(fleet.inventory)) + "\n")
+    else:
+        names = None if chosen is None else [each.name for each in chosen]
+        for text in table(fleet.inventory, names):
+            out.write(text + "\n")
+    out.flush()
+    return 0
+
+
+def _listed(inventory: Inventory) -> dict[str, object]:
+    places: list[Container | Host] = [*inventory.containers.values(), *inventory.hosts.values()]
+    targets = [
+        {
+            "target": f"{place.name}:{job.name}",
+            "host": getattr(place, "host", place.name),
+            "vmid": getattr(place, "vmid", None),
+            "job": job.name,
+            "playbook": job.playbook,
+            "stop_signal": job.stop_signal,
+            "tags": list(place.tags),
+            "protected": place.protected or job.protected,
+        }
+        for place in places
+        for job in place.jobs
+    ]
+    return {"event": "listing", "schema": 1, "targets": targets}
+
+
+def _match(given: Given) -> Match | None:
+    named = [key for key in ("script", "pgrep", "pid") if given[key] is not None]
+    if not named:
+        return None
+    if len(named) > 1:
+        raise BadUsage(f"--{named[0]} and --{named[1]} exclude each other; name the job once")
+    return Match(**{named[0]: given[named[0]]})
+
+
+def _operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool) -> int:
+    """Runs one operation; the report's exit code, or the error's."""
+    with ExitStack() as stack:
+        emit = _listeners(given, stack, table=table)
+        try:
+            fleet = Fleet.load(given["inventory"], emit=emit, parallel=given["parallel"])
+            return asyncio.run(_run(fleet, work)).exit_code
+        except FleetstopError as exc:
+            return complain(exc)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            return 130
+
+
+async def _run(fleet: Fleet, work: Callable[[Fleet], Awaitable[Report]]) -> Report:
+    task = asyncio.current_task()
+    assert task is not None
+    # a supervisor's TERM is an interruption like Ctrl-C: tell, give the lock back, go
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with fleet:
+        return await work(fleet)
+
+
+def _listeners(given: Given, stack: ExitStack, *, table: bool) -> Emit:
+    machine = given["as_json"] or given["events"]
+    stream = sys.stderr if machine else sys.stdout
+    listeners: list[Emit] = []
+    if machine:
+        listeners.append(JsonLines(sys.stdout, events=given["events"]))
+    if table:
+        color = colored(stream, no_color=given["no_color"], environ=os.environ)
+        listeners.append(StatusTable(stream, width=_width(), color=color))
+    else:
+        listeners.append(
+            stack.enter_context(
+                people(
+                    stream,
+                    quiet=given["quiet"],
+                    verbose=given["verbose"],
+                    no_color=given["no_color"],
+                )
+            )
+        )
+    return _fan_out(listeners)
+
+
+def _width() -> int:
+    import shutil
+
+    return max(80, shutil.get_terminal_size((104, 40)).columns)
+
+
+def _fan_out(listeners: Sequence[Emit]) -> Emit:
+    """Each hears every event; one that fails keeps the others hearing."""
+
+    def emit(event: AnyEvent) -> None:
+        failed: Exception | None = None
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception as exc:
+                failed = exc
+        if failed is not None:
+            raise failed
+
+    return emit
+
+
+def complain(exc: FleetstopError) -> int:
+    """What, where, next; on stderr."""
+    from fleetstop.core.redact import text
+
+    err = Outlet(sys.stderr)
+    err.write(f"fleetstop: {text(exc.message)}\n")
+    if exc.hint:
+        err.write(f"  next  {text(exc.hint)}\n")
+    err.flush()
+    return exc.exit_code

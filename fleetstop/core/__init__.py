@@ -1,0 +1,1 @@
+"""Rules as functions: no clock, loop, file, socket or randomness below this line."""

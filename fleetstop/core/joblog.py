@@ -1,0 +1,60 @@
+"""A job's log as a witness: its last line, and whether it trains on after a signal."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+_DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
+
+
+class LogTail(Struct, frozen=True):
+    """The end of a log at one look. `age_s` since the last write by the remote clock."""
+
+    size: int
+    age_s: float
+    lines: tuple[str, ...]
+
+    @property
+    def last(self) -> str:
+        return next((line for line in reversed(self.lines) if line.strip()), "")
+
+
+def parse_log(data: bytes) -> LogTail | None:
+    """The answer of `log`: remote now, then mtime and size, then the tail. None: not readable."""
+    parts = data.split(b"\n", 2)
+    if len(parts) < 3:
+        return None
+    try:
+        now = float(parts[0])
+        modified, size = parts[1].split()
+        age = max(0.0, now - float(modified))
+        count = int(size)
+    except ValueError:
+        return None
+    # a progress bar overwrites itself with carriage returns: only its last state is a line
+    text = parts[2].decode("utf-8", "backslashreplace")
+    lines = tuple(line.split("\r")[-1] for line in text.replace("\r\n", "\n").split("\n"))
+    return LogTail(size=count, age_s=age, lines=lines)
+
+
+def shape(line: str) -> str:
+    """A line with its numbers taken out: `step # loss #`."""
+    return _DIGITS.sub("#", line.strip())
+
+
+def trains_on(before: LogTail | None, now: LogTail | None) -> bool:
+    """New lines of a shape the log was already repeating before the signal.
+
+    Needs the same shape with numbers at least twice before; a saver's own lines are new shapes.
+    """
+    if before is None or now is None or now.size <= before.size:
+        return False
+    known: dict[str, int] = {}
+    for line in before.lines:
+        if "#" in shape(line):
+            known[shape(line)] = known.get(shape(line), 0) + 1
+    steady = {each for each, count in known.items() if count >= 2}
+    old = set(before.lines)
+    return sum(shape(line) in steady and line not in old for line in now.lines) >= 2

@@ -1,0 +1,144 @@
+"""The lock and ledger directory's text into who holds it and what each trainer has heard.
+
+One file per run, written only by it. Lines: `header TEXT`, `stamp UPTIME`, `since UPTIME`,
+`send N SIGNAL LANDING UPTIME PID:START...`, `done UPTIME`. Times are the host's /proc/uptime.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from msgspec import Struct
+
+from fleetstop.core.process import ProcessId
+
+STALE_S = 30.0
+_LINE = re.compile(r"(/run/lock/fleetstop\.[0-9a-z]+/[^:/\n]+):(.*)")
+
+
+class Sent(Struct, frozen=True):
+    """One signal of one run, as noted before it was sent."""
+
+    run: str
+    signal: str
+    landing: str
+    uptime: float
+    ids: tuple[ProcessId, ...]
+
+
+class RunFile(Struct, frozen=True):
+    """`since` None: its claim is not made up yet. `done`: it gave the lock back."""
+
+    run: str
+    header: str
+    since: float | None
+    stamp: float
+    done: bool
+    sends: tuple[Sent, ...]
+
+
+class Ledger(Struct, frozen=True):
+    uptime: float
+    runs: tuple[RunFile, ...]
+
+
+class Heard(Struct, frozen=True):
+    """An earlier signal a trainer has heard; `ago_s` at the time of reading."""
+
+    run: str
+    signal: str
+    ago_s: float
+
+
+def parse_ledger(data: bytes) -> Ledger | None:
+    """The answer of `ledger`; None where even the clock line is missing."""
+    head, _, body = data.decode("utf-8", "backslashreplace").partition("\n")
+    if not head.startswith("uptime:"):
+        return None
+    files: dict[str, list[str]] = {}
+    for line in body.split("\n"):
+        found = _LINE.match(line)
+        if found is not None:
+            files.setdefault(posixpath.basename(found[1]), []).append(found[2])
+    return Ledger(
+        uptime=float(head[7:]), runs=tuple(_run(name, lines) for name, lines in files.items())
+    )
+
+
+def _run(name: str, lines: list[str]) -> RunFile:
+    header, since, stamp, done = "", None, 0.0, False
+    sends: list[Sent] = []
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == "header":
+            header = rest
+        elif word == "send":
+            sends += _sent(name, rest.split())
+        elif (at := _seconds(rest)) is not None:
+            stamp = max(stamp, at)
+            since = at if word == "since" and since is None else since
+            done = word == "done" or (done and word != "since")
+    return RunFile(run=name, header=header, since=since, stamp=stamp, done=done, sends=tuple(sends))
+
+
+def _sent(run: str, words: list[str]) -> list[Sent]:
+    """A line cut by a full disk gives what it holds: half a line still means it may be sent."""
+    if len(words) < 4 or (at := _seconds(words[3])) is None:
+        return []
+    ids = []
+    for word in words[4:]:
+        pid, _, start = word.partition(":")
+        if pid.isdigit() and start.isdigit():
+            ids.append(ProcessId(int(pid), int(start)))
+    return [Sent(run=run, signal=words[1], landing=words[2], uptime=at, ids=tuple(ids))]
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def undecided(ledger: Ledger, me: str) -> bool:
+    """Somebody else is just making a claim: look again before believing to hold the lock."""
+    return any(each.since is None and _live(ledger, each) for each in ledger.runs if each.run != me)
+
+
+def holder(ledger: Ledger) -> RunFile | None:
+    """The earliest claim among the live ones; a claim is live for 30 s after its last stamp."""
+    live = [each for each in ledger.runs if each.since is not None and _live(ledger, each)]
+    return min(live, key=lambda each: (each.since or 0.0, each.run), default=None)
+
+
+def _live(ledger: Ledger, run: RunFile) -> bool:
+    return not run.done and ledger.uptime - run.stamp < STALE_S
+
+
+def heard_before(ledger: Ledger, ids: frozenset[ProcessId], me: str) -> dict[ProcessId, Heard]:
+    """What each of these has heard from other runs; the latest one counts.
+
+    A line stands before its signal is sent, so a line is taken for a signal.
+    """
+    heard: dict[ProcessId, Heard] = {}
+    for run in ledger.runs:
+        for sent in run.sends if run.run != me else ():
+            if sent.landing != "heard":
+                continue
+            for each in set(sent.ids) & ids:
+                ago = max(0.0, ledger.uptime - sent.uptime)
+                if each not in heard or ago < heard[each].ago_s:
+                    heard[each] = Heard(run=sent.run, signal=sent.signal, ago_s=ago)
+    return heard
+
+
+def spent(ledger: Ledger, alive: frozenset[ProcessId], me: str) -> tuple[str, ...]:
+    """Runs that may be forgotten: not live, and nobody they signalled is alive any more."""
+    return tuple(
+        each.run
+        for each in ledger.runs
+        if each.run != me
+        and not _live(ledger, each)
+        and not any(set(sent.ids) & alive for sent in each.sends)
+    )

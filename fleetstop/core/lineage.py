@@ -1,0 +1,87 @@
+"""What kinds of ancestors there are: wrappers, launchers, and those that end the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from fleetstop.core.matching import SHELLS, base, executed
+from fleetstop.core.process import Process
+
+PASS_THROUGH = frozenset(
+    "timeout nice env uv conda sudo su script time stdbuf setpriv xargs flock nohup setsid ionice"
+    " chrt taskset numactl doas runuser micromamba mamba pixi poetry pipenv uvx".split()
+)
+LAUNCHERS = frozenset("torchrun accelerate deepspeed mpirun mpiexec horovodrun".split())
+LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands",
+    "deepspeed.launcher",
+)
+
+
+def above_kind(process: Process, named: str | None) -> Literal["wrapper", "launcher"] | None:
+    """Whether this ancestor of a trainer belongs to the job; None ends the chain.
+
+    `named` is the job's `wrapper:`. A terminal's own shell (no script, no -c), tmux, sshd,
+    an init and every unknown program end it: they are shown, never signalled.
+    """
+    argv = process.argv or ()
+    if process.pid == 1 or process.id.pid == 1 or not argv:
+        return None
+    name = base(argv[0])
+    ran = executed(argv)
+    script = base(ran.script) if ran.script else None
+    if named and named != "outlives" and named in (name, script, process.comm):
+        return "wrapper"
+    if name in LAUNCHERS or script in LAUNCHERS:
+        return "launcher"
+    if ran.module and ran.module.startswith(LAUNCHER_MODULES):
+        return "launcher"
+    if name in SHELLS:
+        return "wrapper" if _has_script(argv) else None
+    return "wrapper" if name in PASS_THROUGH or script in PASS_THROUGH else None
+
+
+def _has_script(argv: tuple[str, ...]) -> bool:
+    """A shell that runs a script or `-c` text, not one that waits for somebody's typing."""
+    words = list(argv[1:])
+    if base(argv[0]) == "busybox":
+        words = words[1:]
+    while words:
+        word = words.pop(0)
+        if word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
+            words = words[1:]
+        elif word.startswith("--"):
+            continue
+        elif word.startswith(("-", "+")):
+            if "c" in word[1:]:
+                return bool(words)
+            if "s" in word[1:] or "i" in word[1:]:
+                return False
+        else:
+            return True
+    return False
+
+
+def pipe_partner(process: Process, family: Iterable[Process]) -> bool:
+    """It is joined to a member by a pipe, like the tee of `python train.py | tee log`.
+
+    False where its files, or the members', could not be read.
+    """
+    ours, theirs = _pipes(process), set[str]()
+    for member in family:
+        theirs |= _pipes(member)
+    return bool(ours & theirs)
+
+
+def _pipes(process: Process) -> set[str]:
+    files = process.detail.files if process.detail else None
+    return {f.target for f in files or () if f.fd <= 2 and f.target.startswith("pipe:")}
+
+
+def spawned(process: Process) -> bool:
+    """A child of multiprocessing's spawn method (multiprocessing/spawn.py get_command_line)."""
+    argv = process.argv or ()
+    return "--multiprocessing-fork" in argv or any("multiprocessing.spawn" in w for w in argv)

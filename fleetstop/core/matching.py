@@ -1,0 +1,146 @@
+"""Which process is the job, by what an interpreter really executes; never by a mere mention."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+from fleetstop.core.inventory import Match
+from fleetstop.core.process import Process, ProcessTree
+
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*[a-z]?$")
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox"})
+
+
+class Executed:
+    """What a Python command line runs: exactly one of `script` and `module`, or neither."""
+
+    __slots__ = ("module", "script")
+
+    def __init__(self, script: str | None = None, module: str | None = None) -> None:
+        self.script = script
+        self.module = module
+
+
+def base(word: str) -> str:
+    return posixpath.basename(word).removeprefix("-")
+
+
+def executed(argv: Sequence[str]) -> Executed:
+    """Follows CPython's option grammar (Python/getopt.c): -W and -X take a value, -c and -m end it.
+
+    A cluster like -uBm takes what follows the value letter, else the next word.
+    """
+    if not argv or not _PYTHON.match(base(argv[0])):
+        return Executed()
+    words = list(argv[1:])
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return Executed(script=words[0]) if words else Executed()
+        if word == "-" or not word.startswith("-"):
+            return Executed() if word == "-" else Executed(script=word)
+        if word.startswith("--"):
+            # the one long option with a value of its own; it may not be written with '='
+            if word == "--check-hash-based-pycs" and words:
+                words.pop(0)
+            continue
+        for at, letter in enumerate(word[1:], start=2):
+            if letter not in "cmWX":
+                continue
+            value = word[at:] or (words.pop(0) if words else "")
+            if letter == "m":
+                return Executed(module=value)
+            if letter == "c":
+                return Executed()
+            break
+    return Executed()
+
+
+def _script_of(process: Process) -> str | None:
+    """The script a process executes: by Python's grammar, or run directly by its `#!` line.
+
+    execve(2) keeps the script's own name as comm when the kernel follows `#!`, and puts the
+    interpreter, perhaps one argument, and the script into argv.
+    """
+    argv = process.argv or ()
+    found = executed(argv).script
+    if found is not None:
+        return found
+    for word in argv[1:3]:
+        if not word.startswith("-") and base(word)[:15] == process.comm != base(argv[0])[:15]:
+            return word
+    return None
+
+
+def _same_script(wanted: str, script: str, cwd: str | None) -> bool:
+    if "/" not in wanted:
+        return posixpath.basename(script) == wanted
+    full = script if script.startswith("/") or cwd is None else posixpath.join(cwd, script)
+    full, wanted = posixpath.normpath(full), posixpath.normpath(wanted)
+    return full == wanted if wanted.startswith("/") else ("/" + full).endswith("/" + wanted)
+
+
+def matches(match: Match, process: Process, *, listed: frozenset[int] = frozenset()) -> bool:
+    """Whether this process is the job. `listed`: the container's own PIDs that pgrep,
+    or a pid file, named (already numbers of the container)."""
+    argv = process.argv or ()
+    if process.kernel_thread or process.zombie:
+        return False
+    if match.script is not None:
+        script = _script_of(process)
+        cwd = process.detail.cwd if process.detail else None
+        return script is not None and _same_script(match.script, script, cwd)
+    if match.module is not None:
+        return executed(argv).module == match.module
+    if match.exe is not None:
+        return bool(argv) and (argv[0] == match.exe or base(argv[0]) == match.exe)
+    if match.pid is not None:
+        return process.pid == match.pid
+    if match.pidfile is not None:
+        return process.pid in listed
+    if match.pgrep is not None:
+        return process.pid in listed and not is_shell(process)
+    if match.unit is not None:
+        unit = match.unit if "." in match.unit else match.unit + ".service"
+        return any(f"/{unit}/" in f"{group}/" for group in process.cgroups)
+    return match.gpu and bool(process.gpus)
+
+
+def is_shell(process: Process) -> bool:
+    """A shell, whatever it runs: its text may name anything."""
+    argv = process.argv or ()
+    name = base(argv[0]) if argv else process.comm
+    return name in SHELLS
+
+
+def mentions(match: Match, process: Process) -> bool:
+    """The script or module stands among its arguments: a launcher between two lives does that."""
+    wanted = match.script or match.module
+    if wanted is None:
+        return False
+    name = posixpath.basename(wanted)
+    return any(
+        posixpath.basename(word) == name or word == wanted for word in (process.argv or ())[1:]
+    )
+
+
+def needs_detail(match: Match, tree: ProcessTree, listed: frozenset[int]) -> set[int]:
+    """Host PIDs of which a closer look is worth it: possible matches and all around them."""
+    if match.gpu:
+        return set(tree.processes)
+    loose = match
+    if match.script is not None:
+        loose = Match(script=posixpath.basename(match.script))
+    hits = {p.id.pid for p in tree.processes.values() if matches(loose, p, listed=listed)}
+    around = set(hits)
+    for pid in hits:
+        around |= {each.id.pid for each in tree.below(pid)}
+        around |= {each.id.pid for each in tree.above(pid)}
+    # pipe partners (tee) are children of a shell above; an init's children are everybody
+    for pid in set(around):
+        here = tree.processes[pid]
+        if 1 not in (pid, here.pid):
+            around |= {each.id.pid for each in tree.children(pid)}
+    return around

@@ -1,0 +1,136 @@
+"""What may be shown of text from elsewhere: no secrets, no control characters. Knows no terminal.
+
+`safe` makes text harmless, `scrub` takes secrets out, `text` does both for a log line or an
+error, `command` does both for an argument vector. All but `command` are idempotent.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+MASK = "***"
+
+# What names a secret inside a key or an option. `tokenizer`, `tokens` and `author` do not.
+_WORD = (
+    r"(?:(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)token(?!iz|is|s)|secret|passw(?:or)?d|passphrase"
+    r"|(?:api|access|private|wandb|account|encryption)[_.\-]?key|credential|auth(?!or(?!i))"
+    r"|(?<=_)pwd|tokens(?=[\w\"']{0,2}\s?[=:]\s?[\"']?[a-z_]))"
+)
+_TAIL = r"[\w.\-]{0,40}"
+_BLANK = r"(?:\s|\\[tnr])"
+# A shell word or a quoted text; the parts cannot overlap, so nothing is tried twice.
+_VALUE = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\[^tnr]|[^\s"'\\]|\\(?=[tnr]|\Z))+"""
+
+_I = re.IGNORECASE
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*", _I | re.DOTALL), MASK),
+    # Authorization: Bearer x, also as JSON or key=value
+    (
+        re.compile(
+            rf"(authorization[\"']?{_BLANK}?[:=]{_BLANK}{{0,3}}[\"']?)"
+            rf"(?:(?:bearer|basic|token|digest|apikey|negotiate){_BLANK}{{1,3}})?[^\s\"']+",
+            _I,
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"(\bbearer{_BLANK}{{1,3}})[^\s\"']+", _I), rf"\1{MASK}"),
+    # --hf-token X, -token=X, --secret-key "X"
+    (
+        re.compile(
+            rf"((?<![\w-])--?[\w.\-]{{0,40}}?{_WORD}{_TAIL}(?:{_BLANK}{{1,3}}|=))(?!-){_VALUE}", _I
+        ),
+        rf"\1{MASK}",
+    ),
+    # API_KEY=X, wandb.api_key: X, "token": "X"
+    (
+        re.compile(rf"({_WORD}{_TAIL}\\?[\"']?{_BLANK}?[:=](?!/)={{0,2}}{_BLANK}?){_VALUE}", _I),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"((?<![a-z])sig=)[^\s&\"']+", _I), rf"\1{MASK}"),
+    # scheme://user:pass@host and scheme://longtoken@host
+    (re.compile(r"(://[^\s/:@]{0,200}:)[^\s/]+@"), rf"\1{MASK}@"),
+    (re.compile(r"(://)[A-Za-z0-9_\-]{20,}(:?@)"), rf"\1{MASK}\2"),
+    (re.compile(rf"(\bsshpass{_BLANK}{{1,3}}-p{_BLANK}{{0,3}})(?!-){_VALUE}"), rf"\1{MASK}"),
+    # keys known by their own look
+    (re.compile(r"\bhf_(?=[A-Za-z]{0,40}[A-Z0-9])[A-Za-z0-9]{8,}"), MASK),
+    (re.compile(r"\b(?:sk|pk|rk)-(?=[A-Za-z_\-]{0,40}[A-Z0-9])[A-Za-z0-9_\-]{8,}"), MASK),
+    (re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-|npm_|xox[abeprs]-)[\w\-]{8,}"), MASK),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}"), MASK),
+    (re.compile(r"\bAIza[\w\-]{30,}"), MASK),
+    (re.compile(r"\bwandb_v1_\w{8,}"), MASK),
+    (re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]{4,}(?:\.[\w\-]{0,2000})?"), MASK),
+    # wandb's 40 hex digits; a commit hash looks alike, so only after such a word
+    (
+        re.compile(
+            r"((?<![a-z])(?:wandb|key|login)(?![a-z])[^\n]{0,24}?)(?<![0-9a-z])[0-9a-f]{40}(?![0-9a-z])",
+            _I,
+        ),
+        rf"\1{MASK}",
+    ),
+)
+_SECRET_OPTION = re.compile(rf"--?[\w.\-]{{0,80}}?{_WORD}[\w.\-]{{0,80}}", _I)
+_SECRET_PAIR = re.compile(rf"([\w.+\-/]{{0,80}}?{_WORD}[\w.\-\[\]]{{0,80}}=).*", _I | re.DOTALL)
+_SHELL_TEXT = re.compile(r"-[a-z]{0,4}c")
+_BARE = re.compile(r"[\w@%+=:,./~-]+")
+# Cc controls, Cf bidi and zero width, Cs lone surrogates, Zl and Zp separators
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+
+
+def _visible(char: str) -> str:
+    code = ord(char)
+    if char in _SHORT:
+        return _SHORT[char]
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no UTF-8 (PEP 383)
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def safe(text: str, limit: int | None = None) -> str:
+    """One line that can neither move the cursor nor change colour, at most `limit` characters."""
+    cut = text if limit is None else text[: limit + 1]
+    if not (cut.isascii() and cut.isprintable()):
+        cut = "".join(
+            _visible(each) if unicodedata.category(each) in _UNSAFE else each for each in cut
+        )
+    if limit is not None and len(cut) > limit:
+        cut = cut[: max(limit - 1, 0)] + "…"
+    return cut
+
+
+def scrub(text: str) -> str:
+    """The same text with every secret we know how to recognise replaced by `***`."""
+    for pattern, instead in _RULES:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def text(text: str, limit: int | None = None) -> str:
+    """Free text such as a log line: without secrets, harmless."""
+    # Twice: an escape may hide a word's start from the first pass, or join words for the second.
+    return safe(scrub(safe(scrub(text))), limit)
+
+
+def _argument(word: str, before: str) -> str:
+    """One argument without its secret; `before` is the one in front of it."""
+    if _SECRET_OPTION.fullmatch(before) and not word.startswith("-"):
+        return MASK
+    pair = None if _SHELL_TEXT.fullmatch(before) else _SECRET_PAIR.fullmatch(word)
+    return text(f"{pair[1]}{MASK}" if pair else word)
+
+
+def _quoted(word: str) -> str:
+    if _BARE.fullmatch(word.replace(MASK, "_")):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def command(argv: Sequence[str], limit: int | None = None) -> str:
+    """An argument vector as a shell would need it typed, without secrets, harmless."""
+    befores = ("", *argv)
+    words = [_argument(word, before) for word, before in zip(argv, befores, strict=False)]
+    return text(" ".join(_quoted(word) for word in words), limit)

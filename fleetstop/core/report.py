@@ -1,0 +1,151 @@
+"""What became of one target and of all, and the exit code that follows; the JSON contract.
+
+Field names and words are read by scripts: they may be extended, never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+Result = Literal[
+    "stopped",
+    "not_running",
+    "running",
+    "still_running",
+    "unreachable",
+    "refused",
+    "unclean",
+    "planned",
+    "fault",
+]
+Role = Literal["trainer", "worker", "wrapper", "launcher", "supervisor", "other"]
+
+
+class Member(Struct, frozen=True):
+    """One process of the family. `pid` is the container's own number, `start` in clock ticks."""
+
+    pid: int
+    host_pid: int
+    start: int
+    role: Role
+    verdict: str | None
+    cmd: str
+
+
+class SignalRecord(Struct, frozen=True):
+    """A signal that was sent; `pids` are the container's numbers, `at` ISO 8601 UTC."""
+
+    signal: str
+    to: str
+    pids: tuple[int, ...]
+    landing: str
+    at: str
+
+
+class SkippedRecord(Struct, frozen=True):
+    signal: str
+    reason: str
+
+
+class PlannedStep(Struct, frozen=True):
+    """What a dry run would do: `would` is send, skip, or send_if (still running by then)."""
+
+    signal: str
+    to: str
+    pids: tuple[int, ...]
+    landing: str
+    would: Literal["send", "send_if", "skip"]
+    reason: str
+    wait_s: float | None
+
+
+class CheckpointRecord(Struct, frozen=True):
+    """The newest checkpoint known at the end; `age_s` by the remote clock."""
+
+    path: str
+    age_s: float | None
+    complete: bool | None
+    written_after_signal: bool | None
+
+
+class GpuRecord(Struct, frozen=True):
+    """`held_mib` by this job; `holders` are host PIDs; null is unknown, never free."""
+
+    index: int
+    uuid: str
+    held_mib: int | None
+    holders: tuple[int, ...] | None
+
+
+class Cost(Struct, frozen=True):
+    """What the operation took on the remote side, for the speed budget."""
+
+    ssh_connections: int
+    pct_calls: int
+
+
+class Outcome(Struct, frozen=True):
+    """One target's end. Every key is always present in JSON; null means unknown."""
+
+    target: str
+    host: str | None
+    vmid: int | None
+    job: str | None
+    result: Result
+    verdict: str | None = None
+    reason: str | None = None
+    evidence: tuple[str, ...] = ()
+    family: tuple[Member, ...] = ()
+    signals: tuple[SignalRecord, ...] = ()
+    skipped: tuple[SkippedRecord, ...] = ()
+    plan: tuple[PlannedStep, ...] = ()
+    checkpoint: CheckpointRecord | None = None
+    gpus: tuple[GpuRecord, ...] = ()
+    findings: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    cost: Cost | None = None
+    interrupted: bool = False
+    hint: str | None = None
+    seconds: float | None = None
+
+
+class Report(Struct, frozen=True, tag_field="event", tag="report"):
+    """The last word of a run; `--json` prints it as one line."""
+
+    schema: int
+    run: str
+    exit_code: int
+    targets: tuple[Outcome, ...]
+
+
+_CODES: dict[str, int] = {
+    "stopped": 0,
+    "not_running": 0,
+    "running": 0,
+    "planned": 0,
+    "still_running": 1,
+    "unreachable": 4,
+    "refused": 5,
+    "unclean": 6,
+    "fault": 70,
+}
+# Several targets: the first of these that occurred wins.
+_WORST = (130, 70, 4, 1, 8, 6, 7, 5)
+
+
+def exit_code_of(outcome: Outcome) -> int:
+    """The exit code this outcome alone would give."""
+    return 130 if outcome.interrupted else _CODES[outcome.result]
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """One code for the run."""
+    seen = {exit_code_of(each) for each in outcomes}
+    return next((code for code in _WORST if code in seen), 0)
+
+
+def report(run: str, outcomes: Sequence[Outcome]) -> Report:
+    return Report(schema=1, run=run, exit_code=exit_code(outcomes), targets=tuple(outcomes))

@@ -1,0 +1,188 @@
+"""Which targets a command's words mean. Knows the inventory; knows no file and no connection.
+
+Nothing is ever selected by saying nothing: an empty selection is an error, and so is a word that
+fits nothing, in --exclude above all: what it was meant to spare would be stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias, assert_never
+
+from msgspec import Struct
+
+from fleetstop.core import places
+from fleetstop.core.address import AdHoc, InGroup, Named, OnHost, parse_address
+from fleetstop.core.inventory import Inventory, Job, Match, Target, match_problem
+from fleetstop.core.places import Place, Places
+from fleetstop.core.spelling import shown
+from fleetstop.errors import BadUsage, Refused
+
+Purpose: TypeAlias = Literal["status", "stop"]
+# A place and the name of a job there; None: the place itself.
+Key: TypeAlias = tuple[places.PlaceKey, str | None]
+
+_SAY_WHICH = "say which process is meant: --script train.py, --pgrep ERE or --pid PID"
+
+
+class Choice(Struct, frozen=True):
+    """`job_said`: the word named the job, or said `:*`; otherwise it came with its place."""
+
+    place: Place
+    job: Job | None
+    job_said: bool
+
+    @property
+    def key(self) -> Key:
+        return self.place.key, self.job.name if self.job else None
+
+    @property
+    def name(self) -> str:
+        return f"{self.place.name}:{self.job.name}" if self.job else self.place.name
+
+
+def select(
+    inventory: Inventory,
+    words: Sequence[str],
+    *,
+    limit: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    all_jobs: bool = False,
+    adhoc_match: Match | None = None,
+    purpose: Purpose,
+) -> tuple[Target, ...]:
+    """The targets in the order of the words, each once. `limit` and `exclude` are words too.
+
+    Raises BadUsage for an empty or mistyped selection, Refused where a stop does not say which
+    of several jobs is meant.
+    """
+    if not words:
+        raise BadUsage(
+            "no target is given", hint="name one; `fleetstop ls` lists them, '*' means all"
+        )
+    if adhoc_match is not None and (problem := match_problem(adhoc_match)):
+        raise BadUsage(f"--script, --pgrep, --pid: {problem}")
+    by_match = adhoc_match is not None
+    chosen = _choose(Places.of(inventory, every_host=by_match), words, by_match)
+    everywhere = Places.of(inventory, every_host=True)
+    kept = list(chosen.values())
+    if limit:
+        wanted = _covered(_choose(everywhere, limit, by_match))
+        kept = [each for each in kept if wanted(each)]
+    unwanted = _covered(_choose(everywhere, exclude, by_match))
+    kept = [each for each in kept if not unwanted(each)]
+    if not kept:
+        names = ", ".join(each.name for each in list(chosen.values())[:5])
+        raise BadUsage(f"--limit and --exclude leave nothing of {names}")
+    if purpose == "stop" and adhoc_match is None:
+        _refuse_jobless(kept)
+        if not all_jobs:
+            _refuse_ambiguous(kept)
+    return tuple(_target(each, adhoc_match) for each in kept)
+
+
+def _choose(fleet: Places, words: Sequence[str], by_match: bool) -> dict[Key, Choice]:
+    chosen: dict[Key, Choice] = {}
+    for word in words:
+        for each in _of_word(fleet, word, by_match):
+            before = chosen.get(each.key)
+            if before is None or each.job_said:
+                chosen[each.key] = each
+    return chosen
+
+
+def _of_word(fleet: Places, word: str, by_match: bool) -> list[Choice]:
+    address = parse_address(word)
+    match address:
+        case Named():
+            return _of_name(fleet, word, address, by_match)
+        case InGroup():
+            members = fleet.members(address.group)
+            # globs again, never groups: a member that is a group was opened already
+            return [each for member in members for each in _of_word(fleet, member, by_match)]
+        case OnHost():
+            return _of_place(word, fleet.on_host(address), None, by_match)
+        case AdHoc():
+            return _of_place(word, fleet.ad_hoc(address), None, by_match)
+        case _:
+            assert_never(address)
+
+
+def _of_name(fleet: Places, word: str, address: Named, by_match: bool) -> list[Choice]:
+    found = fleet.named(address.place)
+    chosen = [each for place in found for each in _of_place(word, place, address.job, by_match)]
+    if not chosen:
+        jobs = [job.name for place in found for job in place.jobs]
+        raise places.no_job(address.job or "*", address.place, jobs)
+    return chosen
+
+
+def _of_place(word: str, place: Place, job: str | None, by_match: bool) -> list[Choice]:
+    if by_match:
+        if job is not None:
+            raise BadUsage(
+                f"{shown(word)} names a job, and --script, --pgrep or --pid another",
+                hint=f"leave out one of the two: {place.name} alone, or no match",
+            )
+        return [Choice(place, None, job_said=False)]
+    if job is None:
+        jobs = place.jobs or (None,)
+        return [Choice(place, each, job_said=False) for each in jobs]
+    return [
+        Choice(place, each, job_said=True) for each in place.jobs if places.fits(each.name, job)
+    ]
+
+
+def _covered(narrowing: dict[Key, Choice]) -> Callable[[Choice], bool]:
+    """What --limit or --exclude speak of: a host's name stands for all that is on it."""
+    hosts = {
+        places.host_key(each.place)
+        for each in narrowing.values()
+        if each.place.vmid is None and not each.job_said
+    }
+    return lambda choice: choice.key in narrowing or places.host_key(choice.place) in hosts
+
+
+def _refuse_jobless(kept: list[Choice]) -> None:
+    jobless = [each.place.name for each in kept if each.job is None]
+    if jobless:
+        have = "has" if len(jobless) == 1 else "have"
+        raise BadUsage(f"{', '.join(jobless)} {have} no job in the inventory", hint=_SAY_WHICH)
+
+
+def _refuse_ambiguous(kept: list[Choice]) -> None:
+    by_place: dict[places.PlaceKey, list[Choice]] = {}
+    for each in kept:
+        by_place.setdefault(each.place.key, []).append(each)
+    several = [
+        choices
+        for choices in by_place.values()
+        if len(choices) > 1 and not all(each.job_said for each in choices)
+    ]
+    if several:
+        problems = [
+            f"{choices[0].place.name} has several jobs: {', '.join(each.name for each in choices)}"
+            for choices in several
+        ]
+        raise Refused(
+            "; ".join(problems),
+            hint=f"name the job; all of them: {several[0][0].place.name}:* or --all-jobs",
+        )
+
+
+def _target(choice: Choice, adhoc_match: Match | None) -> Target:
+    place, job = choice.place, choice.job
+    protected = place.protected or (job is not None and job.protected)
+    if adhoc_match is not None:
+        job = Job(name="", match=adhoc_match)
+        # The match may well find the protected job; nobody has said that it does not.
+        protected = protected or any(each.protected for each in place.jobs)
+    others = (*place.foreign_jobs, *(each for each in place.jobs if each is not choice.job))
+    return Target(
+        name=choice.name,
+        host=place.host,
+        vmid=place.vmid,
+        job=job,
+        protected=protected,
+        foreign_checkpoints=tuple(dict.fromkeys(o.checkpoints for o in others if o.checkpoints)),
+    )

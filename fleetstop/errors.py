@@ -1,0 +1,98 @@
+"""Every failure fleetstop expects, as one tree; knows nothing else of the house.
+
+FleetstopError                       exit 70
+├── BadUsage                         exit 2   the command line is wrong
+├── BadConfig                        exit 3   inventory or playbook is wrong
+├── CouldNotLook                     exit 4   the truth could not be seen
+│   ├── HostUnreachable                       no connection: network, time-out, sshd
+│   │   ├── LoginRefused                      the server is there and said no
+│   │   ├── HostKeyUnknown                    never seen this key
+│   │   └── HostKeyChanged                    it is not the key we know
+│   ├── PrivilegeMissing                      root is needed and was not given
+│   ├── ContainerMissing                      no such container on this host
+│   ├── ContainerFrozen                       entering it would hang for good
+│   ├── ConnectionLost                        it was there, and went away
+│   ├── FrameTimedOut                         a remote answer did not come in time
+│   └── RemoteFailed                          a remote answer came, and is a failure
+├── Refused                          exit 5   nothing was sent, on purpose
+└── LabUnavailable                   exit 4   the practice fleet cannot stand here
+
+An error says what and where; its `hint` says what to do next, with a command that exists.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FleetstopError(Exception):
+    """Base of all; `exit_code` as in the README's table, `hint` may be empty."""
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadUsage(FleetstopError):
+    exit_code = 2
+
+
+class BadConfig(FleetstopError):
+    """`message` is already `file:line: path: problem`, with a suggestion where one is near."""
+
+    exit_code = 3
+
+
+class CouldNotLook(FleetstopError):
+    exit_code = 4
+
+
+class HostUnreachable(CouldNotLook):
+    pass
+
+
+class LoginRefused(HostUnreachable):
+    pass
+
+
+class HostKeyUnknown(HostUnreachable):
+    pass
+
+
+class HostKeyChanged(HostUnreachable):
+    pass
+
+
+class PrivilegeMissing(CouldNotLook):
+    pass
+
+
+class ContainerMissing(CouldNotLook):
+    pass
+
+
+class ContainerFrozen(CouldNotLook):
+    pass
+
+
+class ConnectionLost(CouldNotLook):
+    pass
+
+
+class FrameTimedOut(CouldNotLook):
+    pass
+
+
+class RemoteFailed(CouldNotLook):
+    pass
+
+
+class Refused(FleetstopError):
+    exit_code = 5
+
+
+class LabUnavailable(FleetstopError):
+    exit_code = 4

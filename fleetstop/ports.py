@@ -1,0 +1,83 @@
+"""What the actions need from the world, as protocols; who provides it they don't know."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from fleetstop.core.commands import Answer, Command
+from fleetstop.errors import FleetstopError
+
+
+class Clock(Protocol):
+    """`now` is monotonic seconds; `wall` is ISO 8601 UTC for people and records."""
+
+    def now(self) -> float: ...
+
+    def wall(self) -> str: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Shell(Protocol):
+    """A persistent remote shell: runs one `Command` at a time, in order.
+
+    Raises ConnectionLost when the connection went away, FrameTimedOut when the command's
+    deadline passed (the shell is given up then and every later `run` raises), RemoteFailed
+    when the remote side said that it could not.
+    """
+
+    async def run(self, command: Command) -> Answer: ...
+
+
+class Place(Protocol):
+    """Where a target lives: the host's shell as root, and the container's when needed.
+
+    `inside()` opens the container's shell on first use (one `pct exec`) and raises
+    ContainerFrozen instead of hanging; without a container it is the host's second shell.
+    """
+
+    @property
+    def host(self) -> Shell: ...
+
+    @property
+    def hz(self) -> int: ...
+
+    @property
+    def own_pid(self) -> int:
+        """Our own shell on the host."""
+        ...
+
+    @property
+    def inside_pid(self) -> int | None: ...
+
+    @property
+    def pct_calls(self) -> int: ...
+
+    @property
+    def ssh_connections(self) -> int: ...
+
+    async def inside(self) -> Shell: ...
+
+    async def is_frozen(self) -> bool: ...
+
+    def frozen_error(self) -> FleetstopError: ...
+
+    async def pct_status(self) -> str:
+        """`running` or `stopped`; raises ContainerMissing."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Question(Struct, frozen=True):
+    """What somebody is asked before a rung that may lose work."""
+
+    target: str
+    text: str
+    lossy: bool
+
+
+Confirm: TypeAlias = Callable[[Question], Awaitable[bool]]

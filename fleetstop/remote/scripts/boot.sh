@@ -1,0 +1,258 @@
+# The far end of a fleetstop shell: POSIX sh, defined once, then one line per frame.
+#   in:   NONCE VERB WORD...          a word is text without blanks; \0ooo is a byte
+#   out:  raw bytes, newline, NONCE STATUS, newline
+# EOF on stdin ends it. Nothing that arrives is parsed as shell again.
+LC_ALL=C; export LC_ALL
+lockroot=/run/lock
+
+# decode WORD -> $text (may hold any byte but NUL)
+decode() { text=$(printf '%b.' "$1"); text=${text%.}; }
+
+# same PID START -> 0 same ($state is its letter), 3 gone, 4 another process, 5 could not look.
+# Forks nothing: at a full PID limit a fork fails, and that must not read as "gone".
+same() {
+  [ -r /proc/self/stat ] || return 5
+  s=; { while IFS= read -r l || [ -n "$l" ]; do s="$s$l "; done <"/proc/$1/stat"; } 2>/dev/null
+  if [ -z "$s" ]; then [ -e "/proc/$1" ] && return 5; return 3; fi
+  w=$2; set -f; set -- ${s##*)}; set +f
+  state=$1
+  [ "${20}" = "$w" ] || return 4
+}
+
+# belongs PID SCOPE -> 0 when its cgroup lies in the scope (lxc:ID, or host: in no container)
+belongs() {
+  here=no; seen=no
+  { while IFS= read -r l || [ -n "$l" ]; do
+    seen=yes; l=${l#*:}; l=${l#*:}
+    case $2 in
+      lxc:*) case $l in "/lxc/${2#lxc:}"|"/lxc/${2#lxc:}"/*) here=yes ;; esac ;;
+      host) case $l in /lxc/*) here=no; seen=out ;; esac ;;
+    esac
+  done <"/proc/$1/cgroup"; } 2>/dev/null
+  case $2 in host) [ "$seen" = yes ] ;; *) [ "$here" = yes ] ;; esac
+}
+
+# masks PID -> $ign $cgt as /proc prints them
+masks() {
+  ign=; cgt=
+  { while read -r k v _; do
+    case $k in SigIgn:) ign=$v ;; SigCgt:) cgt=$v ;; esac
+  done <"/proc/$1/status"; } 2>/dev/null
+}
+
+uptime() { up=; read -r up _ </proc/uptime; }
+
+hello() {
+  set -f; s=; read -r s </proc/self/stat
+  set -- ${s##*)}; set +f
+  # /proc/self is the process that opens it, and the redirection is ours: no fork in between
+  uptime
+  printf 'pid=%s\nstart=%s\nuid=%s\nhz=%s\nuptime=%s\n' \
+    "${s%% *}" "${20}" "$(id -u)" "$(getconf CLK_TCK 2>/dev/null || echo 100)" "$up"
+}
+
+# look SCOPE|pids PID... : stat, cgroup and the wanted status lines of every process in it
+look() {
+  uptime; echo "uptime:$up"
+  scope=$1; shift
+  case $scope in
+    pids) files=; for p; do files="$files /proc/$p/stat /proc/$p/cgroup"; done ;;
+    host) files="/proc/[0-9]*/stat /proc/[0-9]*/cgroup" ;;
+    lxc:*)
+      found=$(grep -slE "^[0-9]+:[^:]*:/lxc/${scope#lxc:}(/|\$)" /proc/[0-9]*/cgroup)
+      [ $? -le 2 ] || return 9
+      files=
+      for f in $found; do files="$files ${f%/cgroup}/stat $f"; done ;;
+    *) return 2 ;;
+  esac
+  [ -n "$files" ] || return 0
+  grep -sHa '' $files
+  [ $? -le 2 ] || return 9
+  grep -sHaE '^(Uid|TracerPid|NSpid|NSpgid|NSsid|SigPnd|ShdPnd|SigBlk|SigIgn|SigCgt|VmRSS):' \
+    $(case $scope in host) echo "/proc/[0-9]*/status" ;; *) for f in $files; do
+      case $f in */stat) echo "${f}us" ;; esac; done ;; esac)
+  [ $? -le 2 ]
+}
+
+argv() {
+  files=; for p; do files="$files /proc/$p/cmdline"; done
+  grep -sHa '' $files; [ $? -le 2 ]
+}
+
+# detail PID... : lines about threads, open files, I/O; then NUL records: link path, link text
+detail() {
+  lines=; files=; links=; envs=
+  for p; do
+    lines="$lines /proc/$p/task/[0-9]*/status"
+    files="$files /proc/$p/fdinfo/[0-9]* /proc/$p/io /proc/$p/wchan"
+    links="$links /proc/$p/fd /proc/$p/cwd"
+    envs="$envs /proc/$p/environ"
+  done
+  grep -sHaE '^(State|SigBlk|SigPnd):' $lines; [ $? -le 2 ] || return 9
+  grep -sHaE '^(pos:|flags:|rchar:|wchar:|write_bytes:|[a-z_0-9]*$)' $files; [ $? -le 2 ] || return 9
+  printf '\n\0'
+  find $links -maxdepth 1 -type l -printf '%p\0%l\0' 2>/dev/null
+  grep -sHazE '^(RANK|LOCAL_RANK|FLEETSTOP_RUN)=' $envs; [ $? -le 2 ]
+}
+
+# watch MS PID:START... : answers at once when one is no longer the same or dead, else after MS
+watch() {
+  left=$1; shift
+  while :; do
+    changed=
+    for i; do
+      state=; same "${i%%:*}" "${i#*:}"; c=$?
+      case $c$state in 0Z|0X|[345]*) echo "$i $c $state"; changed=yes ;; esac
+    done
+    [ -n "$changed" ] && return 0
+    [ "$left" -gt 0 ] || return 0
+    sleep 0.1 || return 8
+    left=$((left - 100))
+  done
+}
+
+# ledger files: one per run, written only by it; see core/ledger.py for what the lines mean
+ledgerdir() {
+  case $1 in *[!0-9a-z]*|'') return 2 ;; esac
+  d=$lockroot/fleetstop.$1
+  [ -L "$d" ] && return 21
+  [ -d "$d" ] && return 0
+  [ "$2" = make ] || return 22
+  mkdir -p "$lockroot" && mkdir -m 1777 "$d" 2>/dev/null
+  [ -L "$d" ] && return 21
+  [ -d "$d" ] || return 20
+}
+
+claim() { # target run header
+  ledgerdir "$1" make || return
+  f=$d/$2; uptime
+  printf 'header %s\nstamp %s\n' "$3" "$up" >>"$f" || return 20
+  uptime
+  printf 'since %s\n' "$up" >>"$f" || return 20
+}
+
+ledger() { # target
+  uptime; echo "uptime:$up"
+  ledgerdir "$1"; case $? in 0) ;; 22) return 0 ;; *) return 21 ;; esac
+  grep -D skip -sHa '' "$d"/*
+  [ $? -le 2 ]
+}
+
+stamp() { # target run
+  ledgerdir "$1" || return
+  uptime; [ -f "$d/$2" ] || return 20
+  printf 'stamp %s\n' "$up" >>"$d/$2" || return 20
+}
+
+done_() { # target run
+  ledgerdir "$1" || return
+  uptime; printf 'done %s\n' "$up" >>"$d/$2" || return 20
+}
+
+forget() { # target run...
+  ledgerdir "$1" || return
+  shift; for r; do case $r in */*|.*) return 2 ;; esac; rm -f "$d/$r"; done
+  rmdir "$d" 2>/dev/null
+  return 0
+}
+
+# send TARGET RUN N SIGNAL LANDING CONT SCOPE {PID START IGN CGT}... ; - for a mask: any
+# All of them or none: every identity, membership and mask is checked, then the ledger line is
+# written, then one kill. No line written, no signal sent.
+send() {
+  t=$1; r=$2; n=$3; sig=$4; land=$5; cont=$6; scope=$7; shift 7
+  pids=; ids=
+  while [ $# -ge 4 ]; do
+    case $1 in *[!0-9]*|''|0|1) return 2 ;; esac
+    same "$1" "$2"; c=$?
+    [ $c = 0 ] || { echo "$1:$2 $c"; return 10; }
+    case $state in Z|X) echo "$1:$2 $state"; return 10 ;; esac
+    belongs "$1" "$scope" || { echo "$1:$2 scope"; return 11; }
+    if [ "$3$4" != -- ]; then
+      masks "$1"
+      [ "$ign" = "$3" ] && [ "$cgt" = "$4" ] || { echo "$1:$2 masks $ign $cgt"; return 12; }
+    fi
+    pids="$pids $1"; ids="$ids $1:$2"; shift 4
+  done
+  [ -n "$pids" ] || return 2
+  ledgerdir "$t" || return 20
+  [ -f "$d/$r" ] || return 20
+  uptime
+  printf 'send %s %s %s %s%s\n' "$n" "$sig" "$land" "$up" "$ids" >>"$d/$r" || return 20
+  kill -s "$sig" $pids; k=$?
+  [ "$cont" = cont ] && kill -s CONT $pids
+  echo "sent $up $k"
+}
+
+# endtree PID START : KILL a given-up shell of ours and what hangs below it, leaves last seen first
+endtree() {
+  same "$1" "$2" || return 0
+  kids=; for k in /proc/$1/task/*/children; do { read -r c <"$k" || :; kids="$kids $c"; } 2>/dev/null; done
+  kill -s KILL "$1"
+  for c in $kids; do
+    { read -r s <"/proc/$c/stat"; } 2>/dev/null || continue
+    set -f; set -- ${s##*)}; set +f
+    ( endtree "$c" "${20}" )
+  done
+  return 0
+}
+
+frozen() { # vmid : prints what each freezer file says
+  for f in /sys/fs/cgroup/lxc/$1/cgroup.events /sys/fs/cgroup/lxc/$1/ns/cgroup.events \
+    /sys/fs/cgroup/unified/lxc/$1/cgroup.events /sys/fs/cgroup/unified/lxc/$1/ns/cgroup.events; do
+    [ -r "$f" ] && grep -H '^frozen' "$f"
+  done
+  for f in /sys/fs/cgroup/freezer/lxc/$1/freezer.state /sys/fs/cgroup/freezer/lxc/$1/ns/freezer.state; do
+    [ -r "$f" ] && grep -H '' "$f"
+  done
+  return 0
+}
+
+# gpus: nvidia-smi in the background, answers in files, polled; it may hang in D for good
+gpus() {
+  command -v nvidia-smi >/dev/null 2>&1 || return 30
+  t=$(mktemp -d) || return 20
+  ( nvidia-smi --query-gpu=index,uuid,temperature.gpu,memory.used,memory.total --format=csv,noheader,nounits \
+      >"$t/g" 2>&1 </dev/null; echo $? >"$t/gs"
+    nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits \
+      >"$t/a" 2>&1 </dev/null; echo $? >"$t/as"
+    echo >"$t/ready"; sleep 5; rm -rf "$t" ) >/dev/null 2>&1 </dev/null &
+  left=${1:-8000}
+  until [ -f "$t/ready" ]; do
+    [ "$left" -gt 0 ] || return 31
+    sleep 0.05 || return 8
+    left=$((left - 50))
+  done
+  read -r gs <"$t/gs"; read -r as <"$t/as"
+  echo "gpus $gs"; cat "$t/g"; printf '\n\0'; echo "apps $as"; cat "$t/a"; rm -rf "$t"
+}
+
+# files of the job: sizes and names as NUL records, then the first and last bytes when asked
+list() { # dir
+  decode "$1"; date +%s.%N
+  [ -d "$text" ] || { [ -e "$text" ] && return 41; return 40; }
+  find "$text/" -maxdepth 3 \( -type f -o -type d \) -printf '%y\0%i\0%s\0%T@\0%p\0'
+}
+ends() { decode "$1"; head -c 64 -- "$text" && tail -c 1024 -- "$text"; }
+log() { # file : now, mtime, size, then the tail
+  decode "$1"; [ -f "$text" ] || return 40
+  date +%s.%N; find "$text" -printf '%T@ %s\n'; tail -c 8192 -- "$text"
+}
+pgrep_() { decode "$1"; pgrep -f -- "$text"; }
+pidfile() { decode "$1"; [ -f "$text" ] || return 40; head -c 64 -- "$text"; }
+
+echo; echo ready
+while IFS= read -r line; do
+  set -f; set -- $line; set +f
+  [ $# -ge 2 ] || continue
+  nonce=$1; verb=$2; shift 2
+  case $verb in
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|endtree|frozen|gpus|list|ends|log|pidfile)
+      "$verb" "$@" ;;
+    done) done_ "$@" ;;
+    pgrep) pgrep_ "$@" ;;
+    *) false ;;
+  esac
+  status=$?
+  printf '\n%s %s\n' "$nonce" "$status"
+done

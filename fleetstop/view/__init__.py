@@ -1,0 +1,1 @@
+"""Events in, characters out; knows neither what is done nor why."""

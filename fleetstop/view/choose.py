@@ -1,0 +1,41 @@
+"""Which view suits the stream: live on a real terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TextIO
+
+from fleetstop.view.lines import Lines
+
+
+def colored(stream: TextIO | None, *, no_color: bool, environ: Mapping[str, str]) -> bool:
+    """Colour only on a terminal that knows it, and only where nobody said no (no-color.org)."""
+    if no_color or environ.get("NO_COLOR") or not terminal(stream):
+        return False
+    return environ.get("TERM", "dumb") != "dumb"
+
+
+def terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def people(
+    stream: TextIO | None,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    no_color: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Lines:
+    """The listener for people on this stream."""
+    color = colored(stream, no_color=no_color, environ=environ)
+    dumb = environ.get("TERM", "dumb") == "dumb"
+    if stream is None or quiet or dumb or not terminal(stream):
+        return Lines(stream, color=color, quiet=quiet, verbose=verbose)
+    from fleetstop.view.live import LiveLines
+
+    return LiveLines(stream, color=color, verbose=verbose)

@@ -1,0 +1,207 @@
+"""How one target ended: its last line, and below it what was found and what could help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from msgspec import Struct
+
+from fleetstop.core import redact
+from fleetstop.core.report import Outcome, Result, SignalRecord
+from fleetstop.events import Located
+from fleetstop.view import naming, words
+from fleetstop.view.layout import Line, Tone, note
+
+# reasons of exit 6 that the design names by one word
+_UNCLEAN = {
+    "not_saved": "not_saved, no new checkpoint was written",
+    "save_unseen": "save_unseen, could not look whether a checkpoint was written",
+    "unproven": "unproven, a new checkpoint is there but may be another job's",
+    "respawned": "respawned, the job came back under a new identity",
+}
+_TRAINING_LOG_S = 120.0
+
+
+class Known(Struct, frozen=True):
+    """What the screen already knows when a target ends.
+
+    `asked`: the target as somebody would type it, None where the name alone does not lead
+    there. `since_found_s`: from the first look to now. `patient`: a hold outlived its rung.
+    """
+
+    located: Located | None = None
+    asked: str | None = None
+    since_found_s: float = 0.0
+    patient: bool = False
+
+
+def last_line(outcome: Outcome, known: Known) -> Line:
+    """The one line that is left under `--quiet`."""
+    text, tone = _sentence(outcome, known)
+    return Line("", f"{redact.text(outcome.target)} {text}", tone)
+
+
+_TONES: dict[Result, Tone] = {
+    "stopped": "good",
+    "not_running": "good",
+    "planned": "good",
+    "running": "plain",
+}
+
+
+def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
+    if outcome.interrupted:
+        return _interrupted(outcome), "bad"
+    match outcome.result:
+        case "stopped":
+            text = _stopped(outcome, known)
+        case "not_running":
+            text = f"not running{_because(outcome)}."
+        case "running":
+            text = f"running{_because(outcome)}."
+        case "planned":
+            text = "planned; nothing was sent."
+        case "still_running":
+            text = _still_running(outcome, known)
+        case "refused":
+            text = f"REFUSED{_because(outcome)}; nothing was sent."
+        case "unreachable":
+            text = f"COULD NOT LOOK{_because(outcome)}{_sent(outcome)}."
+        case "unclean":
+            text = f"ended{_took(outcome)}, but NOT CLEAN{_because(outcome)}."
+        case "fault":
+            text = f"FAULT in fleetstop{_because(outcome)}{_sent(outcome)}."
+        case _:
+            assert_never(outcome.result)
+    return text, _TONES.get(outcome.result, "bad")
+
+
+def _because(outcome: Outcome) -> str:
+    reason = outcome.reason or ""
+    if outcome.result == "unclean":
+        reason = _UNCLEAN.get(reason, reason)
+    reason = redact.text(reason).rstrip(".")
+    return f": {reason}" if reason else ""
+
+
+def _took(outcome: Outcome) -> str:
+    return "" if outcome.seconds is None else f" in {words.elapsed(outcome.seconds)}"
+
+
+def _stopped(outcome: Outcome, known: Known) -> str:
+    parts = f"stopped{_took(outcome)}"
+    kept = outcome.checkpoint
+    if kept is not None and kept.written_after_signal:
+        parts += f", saved {naming.checkpoint_name(kept.path)}"
+    elif _lossy(outcome.signals):
+        parts += f" by {outcome.signals[-1].signal}, NOT saved"
+    if known.patient and len(outcome.signals) == 1:
+        parts += "; one signal sent"
+    return parts + "."
+
+
+def _lossy(signals: Sequence[SignalRecord]) -> bool:
+    return any(each.landing == "fatal" for each in signals)
+
+
+def _signals(outcome: Outcome) -> str:
+    """`INT to 26982, TERM to 26982`."""
+    return ", ".join(f"{redact.safe(s.signal)} to {words.pids(s.pids)}" for s in outcome.signals)
+
+
+def _sent(outcome: Outcome) -> str:
+    return f"; sent before: {_signals(outcome)}" if outcome.signals else ""
+
+
+def _still_running(outcome: Outcome, known: Known) -> str:
+    took = "" if outcome.seconds is None else words.elapsed(outcome.seconds)
+    if outcome.signals:
+        after = f" after {took}" if took else ""
+        return f"STILL RUNNING{after}{_because(outcome)}; sent: {_signals(outcome)}."
+    looked = f"looked for {took}; " if took else ""
+    going = ", training on" if _training(outcome, known.located) else ""
+    # the skipped rungs stand right above, each with its reason
+    why = "" if outcome.skipped else _because(outcome)
+    return f"STILL RUNNING{why}, untouched{going} ({looked}nothing was sent)."
+
+
+def _training(outcome: Outcome, found: Located | None) -> bool:
+    """It works, as far as was seen: by its verdict, or a deaf one by the age of its log."""
+    if outcome.verdict == "busy":
+        return True
+    log = found.log if found else None
+    fresh = log is not None and log.age_s is not None and log.age_s <= _TRAINING_LOG_S
+    return fresh and outcome.verdict in (None, "deaf")
+
+
+def _interrupted(outcome: Outcome) -> str:
+    alive = [each for each in outcome.family if each.verdict not in ("gone", "zombie")]
+    left = words.pids([each.pid for each in naming.trainers(alive)])
+    state = f"; still running: {left}" if left else ""
+    sent = f"sent: {_signals(outcome)}" if outcome.signals else "nothing was sent"
+    return f"INTERRUPTED ({sent}{state}). It was left its chance to finish."
+
+
+def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -> list[Line]:
+    """Findings not `shown` yet, what stands in the way, and what could help."""
+    lines = [
+        Line("  ! ", redact.text(each), "warn") for each in outcome.findings if each not in shown
+    ]
+    if outcome.result in ("refused", "unclean", "unreachable"):
+        lines += [Line("    ", redact.text(each)) for each in outcome.evidence]
+    if outcome.hint:
+        lines.append(note("next", redact.text(outcome.hint)))
+    if _force_could_help(outcome):
+        lines.append(_end_it_now(known))
+    return lines
+
+
+def _force_could_help(outcome: Outcome) -> bool:
+    named = "--force" in (outcome.hint or "")
+    ends = outcome.result == "still_running" and not outcome.interrupted
+    return ends and not named and not _lossy(outcome.signals)
+
+
+def _end_it_now(known: Known) -> Line:
+    # a lossless playbook has no rung that --force could open
+    lossless = known.located is not None and known.located.lossless
+    more = "--playbook standard --force" if lossless else "--force"
+    command = f"the same command with {more}, without --graceful"
+    if known.asked:
+        command = f"fleetstop stop {redact.command([known.asked])} {more}"
+    return note("end it now", f"{command}   {_loss(known)}")
+
+
+def _loss(known: Known) -> str:
+    """What an end without a save would cost, as far as it is known."""
+    found = known.located
+    seen = found.checkpoint if found else None
+    if found is None or (seen is None and not found.checkpoints_declared):
+        return "loses whatever was not saved"
+    if seen is None or seen.complete is False or seen.age_s is None:
+        return "loses all since the last complete checkpoint; none was seen"
+    age = words.age(seen.age_s + known.since_found_s)
+    doubt = "" if seen.complete else ", if that one is complete"
+    return f"loses about {age} (since {redact.text(seen.name, 80)}{doubt})"
+
+
+def cost(outcome: Outcome) -> list[Line]:
+    """For `--verbose`: the evidence, and what the work took on the remote side."""
+    lines = [note("seen", redact.text(each), "dim") for each in outcome.evidence]
+    if outcome.result in ("refused", "unclean", "unreachable"):
+        lines = []
+    if outcome.cost is not None:
+        ssh = words.count(outcome.cost.ssh_connections, "SSH connection")
+        pct = words.count(outcome.cost.pct_calls, "pct call")
+        lines.append(note("cost", f"{ssh}, {pct}", "dim"))
+    return lines
+
+
+def tally(outcomes: Sequence[Outcome]) -> Line:
+    """`3 stopped, 1 still running`."""
+    counts: dict[str, int] = {}
+    for each in outcomes:
+        name = "interrupted" if each.interrupted else each.result.replace("_", " ")
+        counts[name] = counts.get(name, 0) + 1
+    return Line("", ", ".join(f"{number} {name}" for name, number in counts.items()), "head")

@@ -1,0 +1,98 @@
+"""The job as found: the lines a stop begins with, and a dry run's plan below them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fleetstop.core import redact
+from fleetstop.core.report import PlannedStep
+from fleetstop.events import Located
+from fleetstop.view import naming, words
+from fleetstop.view.layout import Line, fact
+
+_MILD = "(sends only what the trainer handles)"
+
+
+def header(found: Located, *, first: bool = True) -> list[Line]:
+    """`first` False: one more tree of a target whose title was already shown."""
+    lines = [Line("", _title(found), "head")] if first else []
+    if found.family:
+        lines.append(fact("job", _job(found)))
+        lines.append(fact("now", _now(found)))
+        lines.append(fact("checkpoint", _checkpoint(found)))
+        lines.append(fact("gpus", _gpus(found)))
+    return lines
+
+
+def _title(found: Located) -> str:
+    words_ = [f"{redact.text(found.target or '?')} on {redact.text(found.host)}"]
+    if found.playbook is not None:
+        words_.append(f", playbook {redact.text(found.playbook)}")
+    if found.graceful and not found.lossless:
+        words_.append(" without its lossy rungs")
+    if found.graceful or found.lossless:
+        words_.append(f" {_MILD}")
+    if found.dry_run:
+        words_.append("; dry run, nothing is sent")
+    return "".join(words_)
+
+
+def _job(found: Located) -> str:
+    who = naming.trainers(found.family) or list(found.family)
+    parts = [naming.group(who)]
+    if found.up_s is not None:
+        parts.append(f"up {words.uptime(found.up_s)}")
+    over = naming.above(found.family)
+    if over and over != who:
+        parts.append("under " + " > ".join(naming.full(each) for each in over))
+    return ", ".join(parts)
+
+
+def _now(found: Located) -> str:
+    parts = [redact.safe(found.verdict)]
+    if found.verdict != "busy" and found.evidence:
+        parts[0] += f" ({', '.join(redact.text(each) for each in found.evidence)})"
+    if found.log is not None:
+        age = found.log.age_s
+        when = "" if age is None else f" {words.age(age)} ago"
+        parts.append(f"log{when}: {naming.quoted_line(found.log)}")
+    return "; ".join(parts)
+
+
+def _checkpoint(found: Located) -> str:
+    seen = found.checkpoint
+    if seen is not None:
+        age = "of unknown age" if seen.age_s is None else f"{words.age(seen.age_s)} old"
+        return f"{redact.text(seen.name, 80)}, {naming.completeness(seen)}, {age}"
+    if found.checkpoints_declared:
+        return "none seen yet"
+    return "no directory known (job key checkpoints:), so nobody can tell whether it saves"
+
+
+def _gpus(found: Located) -> str:
+    if found.gpus is None:
+        return "unknown: nvidia-smi gave no answer"
+    numbers = naming.gpu_indexes(found)
+    if numbers == "none":
+        return "none held by this job"
+    memory = naming.gpu_memory(found)
+    size = "an unknown amount" if memory is None else words.memory(memory)
+    return f"{numbers}, {size} held by this job"
+
+
+def plan(steps: Sequence[PlannedStep]) -> list[Line]:
+    """What would be sent, in order; the first line carries the label."""
+    lines, sending = [], 0
+    for index, step in enumerate(steps):
+        lines.append(fact("" if index else "plan", _step(step, later=sending > 0)))
+        sending += step.would != "skip"
+    return lines or [fact("plan", "no rung applies")]
+
+
+def _step(step: PlannedStep, *, later: bool) -> str:
+    if step.would == "skip":
+        return f"{redact.safe(step.signal)} skipped: {redact.text(step.reason)}"
+    when = "then, if still running:" if later or step.would == "send_if" else "would send"
+    what = naming.delivery(step.signal, step.to, step.pids, step.landing)
+    why = f"; {redact.text(step.reason)}" if step.reason else ""
+    return f"{when} {what}, wait {words.patience(step.wait_s)}{why}"

@@ -1,0 +1,108 @@
+"""What members, GPUs and checkpoints are called on a screen; all remote text is made harmless."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from fleetstop.core import redact
+from fleetstop.core.report import GpuRecord, Member
+from fleetstop.core.signals import Landing
+from fleetstop.events import CheckpointSeen, Located, LogSeen
+from fleetstop.view import words
+
+CMD_SHOWN, LINE_SHOWN = 160, 160
+_ABOVE = ("supervisor", "wrapper", "launcher")
+# programs whose argument says more than their name
+_CARRIERS = ("sh", "bash", "dash", "ash", "zsh", "env", "timeout", "nice", "uv", "sudo")
+_HABITS: dict[Landing, tuple[str, str]] = {
+    "heard": ("has a handler", "have handlers"),
+    "ignored": ("ignores it", "ignore it"),
+    "blocked": ("blocks it", "block it"),
+    "fatal": ("no handler: it ends at once, unsaved", "no handler: they end at once, unsaved"),
+}
+
+
+def of_role(family: Sequence[Member], *roles: str) -> list[Member]:
+    return [each for each in family if each.role in roles]
+
+
+def trainers(family: Sequence[Member]) -> list[Member]:
+    return of_role(family, "trainer")
+
+
+def above(family: Sequence[Member]) -> list[Member]:
+    """Who stands over the trainers, in the order in which the family is given."""
+    return of_role(family, *_ABOVE)
+
+
+def full(member: Member) -> str:
+    """`26982 python3 -u /root/train.py`."""
+    return f"{member.pid} {redact.text(member.cmd, CMD_SHOWN)}"
+
+
+def short(cmd: str) -> str:
+    """`bash /root/run.sh` -> `run.sh`; `torchrun --n 8 x.py` -> `torchrun`."""
+    parts = redact.text(cmd).split()
+    if not parts:
+        return ""
+    name = posixpath.basename(parts[0])
+    if name in _CARRIERS or name.startswith("python"):
+        argument = next((each for each in parts[1:] if not each.startswith("-")), "")
+        name = posixpath.basename(argument) or name
+    return redact.safe(name, 40)
+
+
+def group(members: Sequence[Member]) -> str:
+    """One member in full; several by their number, their PIDs and the first one's command."""
+    if len(members) == 1:
+        return full(members[0])
+    numbers = words.pids([each.pid for each in members])
+    return f"{len(members)} trainers {numbers}: {redact.text(members[0].cmd, CMD_SHOWN)}"
+
+
+def habit(landing: str, many: bool) -> str:
+    """What the recipients of a signal do about it."""
+    for name, (one, several) in _HABITS.items():
+        if landing == name:
+            return several if many else one
+    return redact.safe(landing)
+
+
+def delivery(signal: str, to: str, pids: Sequence[int], landing: str) -> str:
+    """`INT to 26982 (has a handler)`, `KILL to the tree: 26978, 26982`."""
+    where = "" if to == "trainers" else f"the {to}: "
+    how = "" if signal == "KILL" else f" ({habit(landing, len(pids) > 1)})"
+    return f"{redact.safe(signal)} to {where}{words.pids(pids)}{how}"
+
+
+def held(gpus: Sequence[GpuRecord]) -> list[GpuRecord]:
+    """The GPUs this job holds, or may hold."""
+    return [each for each in gpus if each.held_mib is None or each.held_mib > 0]
+
+
+def gpu_indexes(found: Located) -> str:
+    if found.gpus is None:
+        return "?"
+    return words.indexes([each.index for each in held(found.gpus)]) or "none"
+
+
+def gpu_memory(found: Located) -> int | None:
+    """MiB held by this job; None where any part of it is unknown."""
+    sizes = [each.held_mib for each in held(found.gpus or ())]
+    known = [each for each in sizes if each is not None]
+    return sum(known) if found.gpus is not None and len(known) == len(sizes) else None
+
+
+def quoted_line(log: LogSeen) -> str:
+    return f'"{redact.text(log.line, LINE_SHOWN)}"'
+
+
+def checkpoint_name(path: str) -> str:
+    return redact.text(posixpath.basename(path.rstrip("/")) or path, 80)
+
+
+def completeness(seen: CheckpointSeen) -> str:
+    if seen.complete is None:
+        return "not known whether complete"
+    return "complete" if seen.complete else "NOT complete"

@@ -1,0 +1,228 @@
+"""One run told in lines: keeps what a later line needs to know. Knows no stream and no timer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import tzinfo
+
+from fleetstop import events as e
+from fleetstop.core import redact
+from fleetstop.core.report import Report
+from fleetstop.view import ending, exits, header, naming, words
+from fleetstop.view.layout import Line
+
+# A hold whose numbers alone move is told again after so long.
+STILL_S = 60.0
+_NUMBER = re.compile(r"[\d.,]+( ?[KMGT]i?B(/s)?)?")
+_HOLDS = {
+    "saving": ("saving: {}", "no signal until it is whole", "it would cut this checkpoint"),
+    "stopping": ("moving since the signal: {}", "", "it is still stopping"),
+    "unseen": ("cannot see whether it saves: {}", "no signal for now", "it may be saving"),
+}
+
+
+class Chapter:
+    """What is known of one target so far."""
+
+    def __init__(self) -> None:
+        self.located: e.Located | None = None
+        self.wait_s: float | None = None
+        self.over = False
+        self.hold: tuple[str, str] | None = None
+        self.hold_at = ""
+        self.findings: set[str] = set()
+        self.planned = False
+        self.exits: list[e.MemberExited] = []
+        self.released: e.GpusReleased | None = None
+
+    def since_found(self, at: str) -> float:
+        return words.between(self.located.at, at) if self.located else 0.0
+
+
+class Story:
+    """Turns events into lines; what it keeps back for one more event, `flush` returns.
+
+    `zone` None is the machine's own time zone.
+    """
+
+    def __init__(
+        self, *, zone: tzinfo | None = None, quiet: bool = False, verbose: bool = False
+    ) -> None:
+        self._zone, self._quiet, self._verbose = zone, quiet, verbose
+        self._chapters: dict[str, Chapter] = {}
+        self._started: e.Started | None = None
+
+    def lines(self, event: e.AnyEvent) -> list[Line]:
+        """The lines that this event adds, earlier ones that had waited for it first."""
+        if isinstance(event, Report):
+            many = len(event.targets) > 1
+            return [*self.flush(), *([ending.tally(event.targets)] if many else [])]
+        if isinstance(event, e.Started):
+            self._started = event
+        name = event.target or ""
+        chapter = self._chapters.setdefault(name, Chapter())
+        if isinstance(event, e.MemberExited):
+            chapter.exits.append(event)
+            return []
+        clean = isinstance(event, e.TargetFinished) and event.outcome.result == "stopped"
+        kept = self._kept(name, chapter, clean=clean)
+        if isinstance(event, e.TargetFinished):
+            return kept + self._finished(event, chapter)
+        told = self._told(event, name, chapter)
+        return [] if self._quiet else kept + told
+
+    @property
+    def waiting(self) -> bool:
+        """Something is kept back that `flush` would tell."""
+        return any(each.exits or each.released for each in self._chapters.values())
+
+    def flush(self) -> list[Line]:
+        """What was kept back, without the event it waited for."""
+        found = (self._kept(name, each, clean=False) for name, each in self._chapters.items())
+        return [line for lines in found for line in lines]
+
+    def _kept(self, name: str, chapter: Chapter, *, clean: bool) -> list[Line]:
+        lines = []
+        if chapter.exits:
+            text = exits.sentence(chapter.exits)
+            lines.append(self._timed(chapter.exits[0].at, name, text))
+            chapter.exits = []
+        if chapter.released:
+            lines.append(self._timed(chapter.released.at, name, _released(chapter, clean)))
+            chapter.released = None
+        return [] if self._quiet else lines
+
+    def _timed(self, at: str, name: str, text: str, mark: str = "") -> Line:
+        lead = f"{words.clock(at, self._zone)}  "
+        targets = self._started.targets if self._started else ()
+        if len(targets) > 1 or len([each for each in self._chapters if each]) > 1:
+            width = max((len(each) for each in targets), default=0)
+            lead += f"{redact.text(name).ljust(min(width, 40))}  "
+        return Line(lead + mark, text, "warn" if mark else "plain")
+
+    def _told(self, event: e.Event, name: str, chapter: Chapter) -> list[Line]:
+        """Lines of everything but endings."""
+        match event:
+            case e.Located():
+                first = chapter.located is None
+                chapter.located = event
+                return header.header(event, first=first)
+            case e.Planned():
+                chapter.planned = True
+                return header.plan(event.steps)
+            case e.Holding():
+                return [self._timed(event.at, name, each) for each in _held(event, chapter)]
+            case e.GpusReleased():
+                chapter.released = event
+                return []
+            case e.Finding():
+                if event.text in chapter.findings:
+                    return []
+                chapter.findings.add(event.text)
+                return [self._timed(event.at, name, redact.text(event.text), "! ")]
+        text = _acted(event, chapter) or (_detail(event) if self._verbose else None)
+        return [self._timed(event.at, name, text)] if text else []
+
+    def _finished(self, event: e.TargetFinished, chapter: Chapter) -> list[Line]:
+        outcome = event.outcome
+        known = ending.Known(
+            located=chapter.located,
+            asked=self._asked(event),
+            since_found_s=chapter.since_found(event.at),
+            patient=chapter.over,
+        )
+        last = [ending.last_line(outcome, known)]
+        if self._quiet:
+            return last
+        plan = [] if chapter.planned else header.plan(outcome.plan) if outcome.plan else []
+        more = ending.below(outcome, known, frozenset(chapter.findings))
+        return plan + last + more + (ending.cost(outcome) if self._verbose else [])
+
+    def _asked(self, event: e.TargetFinished) -> str | None:
+        """What was typed, where it means this target alone; None for an ad-hoc address."""
+        outcome, started = event.outcome, self._started
+        if outcome.job is None:
+            return None
+        typed = started.asked[0] if started and len(started.asked) == 1 else ""
+        return typed if typed == outcome.target.partition(":")[0] else outcome.target
+
+
+def _released(chapter: Chapter, clean: bool) -> str:
+    event = chapter.released
+    if event is None:
+        return ""
+    late = f" (the last after {words.elapsed(event.seconds)})" if event.seconds >= 5 else ""
+    name = "GPU" if len(event.indexes) == 1 else "GPUs"
+    rest = "; nothing left that could restart it" if clean else ""
+    return f"{name} {words.indexes(event.indexes)} released{late}{rest}"
+
+
+def _held(event: e.Holding, chapter: Chapter) -> list[str]:
+    """A hold, when it begins, changes its nature, outlives its rung, or has long been silent."""
+    opening, aim, danger = _HOLDS[event.why]
+    facts = ", ".join(redact.text(each, 160) for each in event.evidence) or "no detail"
+    kind = (event.why, _NUMBER.sub("#", facts))
+    outlived = event.over_wait and not chapter.over
+    known = kind == chapter.hold and words.between(chapter.hold_at, event.at) < STILL_S
+    if known and not outlived:
+        return []
+    chapter.hold, chapter.hold_at = kind, event.at
+    if outlived:
+        chapter.over = True
+        return [f"{words.wait(chapter.wait_s)} are over; nothing more is sent: {danger}", facts]
+    text = opening.format(facts)
+    return [f"{text}; {aim}" if aim and not event.over_wait else text]
+
+
+def _acted(event: e.Event, chapter: Chapter) -> str | None:
+    """What was done or came to pass, as everybody reads it."""
+    match event:
+        case e.SignalSent():
+            chapter.wait_s, chapter.over, chapter.hold = event.wait_s, False, None
+            what = naming.delivery(event.signal, event.to, event.pids, event.landing)
+            were = "they were" if len(event.pids) > 1 else "it was"
+            woken = f", then CONT: {were} suspended" if event.continued else ""
+            text = f"{what}{woken}; waiting {words.patience(event.wait_s)}"
+        case e.WatchedOn():
+            chapter.wait_s, chapter.over = event.wait_s, False
+            ago = "" if event.ago_s is None else f" {words.age(event.ago_s)} ago"
+            sent = f"{redact.safe(event.signal)} was sent to {words.pids(event.pids)}{ago}"
+            by = f"by run {redact.safe(event.by_run)}"
+            text = f"{sent} {by}; not repeated, waiting {words.patience(event.wait_s)}"
+        case e.RungSkipped():
+            text = f"{redact.safe(event.signal)} skipped: {redact.text(event.reason)}"
+        case e.CheckpointVerified():
+            whole = "complete" if event.complete else "NOT complete"
+            name = redact.text(event.name, 80)
+            text = f"{name} {whole}, {words.size(event.size)}, written after the signal"
+        case e.Interrupted():
+            text = _interrupted(event.sent, event.running)
+        case e.Fault():
+            where = f"; traceback in {redact.text(event.traceback_path or '?')}"
+            text = f"fault in fleetstop: {redact.text(event.error)}{where}"
+        case _:
+            return None
+    return text
+
+
+def _interrupted(sent: Sequence[str], running: Sequence[int]) -> str:
+    done = ", ".join(redact.text(each) for each in sent)
+    left = f"; still running: {words.pids(running)}" if running else ""
+    return f"interrupted; {f'sent: {done}' if done else 'nothing was sent'}{left}"
+
+
+def _detail(event: e.Event) -> str | None:
+    """What only `--verbose` tells."""
+    match event:
+        case e.Connected():
+            took = words.elapsed(event.seconds)
+            return f"connected to {redact.text(event.host)} in {took}"
+        case e.Looked():
+            facts = ", ".join(redact.text(each) for each in event.evidence)
+            return f"now {redact.safe(event.verdict)}" + (f": {facts}" if facts else "")
+        case e.RungEntered():
+            return f"rung {event.rung}: {redact.safe(event.signal)} to {redact.safe(event.to)}"
+        case e.Verifying():
+            return f"verifying: {event.what}"
+    return None

@@ -1,0 +1,366 @@
+"""Runs as lists of events, built by hand: what the screens are drawn from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleetstop import events as e
+from fleetstop.core import report as r
+
+T = "ct200:train"
+DAY = "2025-03-04T"
+GIB = 1024**3
+
+
+def at(clock: str) -> str:
+    return f"{DAY}{clock}Z"
+
+
+def member(pid: int, role: r.Role, cmd: str, verdict: str | None = None) -> r.Member:
+    return r.Member(
+        pid=pid, host_pid=1_800_000 + pid, start=pid * 7, role=role, verdict=verdict, cmd=cmd
+    )
+
+
+WRAPPER = member(26978, "wrapper", "bash /root/run.sh")
+TRAINER = member(26982, "trainer", "python3 -u /root/train_dflash_pipeline.py")
+FAMILY = (WRAPPER, TRAINER)
+GPUS = tuple(r.GpuRecord(n, f"GPU-{n}", 612 * 1024 // 8, (1_826_982,)) for n in range(8))
+LOG = e.LogSeen("/workspace/train_phase012.log", 2.2, "step 41210 loss 1.83 14.0K tok/s")
+CKPT = e.CheckpointSeen(
+    "/workspace/checkpoints/step_41000", "step_41000", 18 * 60.0, True, int(24.6 * GIB)
+)
+LANDS_DEAF: dict[str, Any] = {"INT": "ignored", "TERM": "fatal"}
+
+
+def started(command: str = "stop", *targets: str, asked: tuple[str, ...] = ("ct200",)) -> e.Started:
+    return e.Started(
+        at=at("14:02:10"), target=None, run="7f3a", command=command, targets=targets or (T,),
+        asked=asked,
+    )  # fmt: skip
+
+
+def located(**changes: Any) -> e.Located:
+    facts: dict[str, Any] = {
+        "at": at("14:02:10"), "target": T, "host": "pve1", "vmid": 200, "job": "train",
+        "playbook": "standard", "lossless": False, "graceful": True, "dry_run": False,
+        "family": FAMILY, "verdict": "busy", "evidence": (), "up_s": 3 * 86400 + 4 * 3600.0,
+        "threads": 214, "stops_on": ("INT",), "log": LOG, "checkpoint": CKPT,
+        "checkpoints_declared": True, "gpus": GPUS, "gpu_total_mib": 768 * 1024,
+        "landings": {"INT": "heard", "TERM": "fatal"},
+    }  # fmt: skip
+    return e.Located(**(facts | changes))
+
+
+DEAF = {"stops_on": (), "landings": LANDS_DEAF}
+
+
+def outcome(result: r.Result, **changes: Any) -> r.Outcome:
+    facts: dict[str, Any] = {"target": T, "host": "pve1", "vmid": 200, "job": "train"}
+    return r.Outcome(result=result, **(facts | changes))
+
+
+def finished(clock: str, result: r.Result, **changes: Any) -> list[e.AnyEvent]:
+    end = outcome(result, **changes)
+    return [
+        e.TargetFinished(at=at(clock), target=end.target, outcome=end),
+        r.report("7f3a", [end]),
+    ]
+
+
+def sent(clock: str, signal: str = "INT", landing: str = "heard", **changes: Any) -> e.SignalSent:
+    facts: dict[str, Any] = {
+        "at": at(clock), "target": T, "signal": signal, "to": "trainers", "pids": (26982,),
+        "host_pids": (1_826_982,), "landing": landing, "wait_s": 180.0,
+    }  # fmt: skip
+    return e.SignalSent(**(facts | changes))
+
+
+def record(signal: str = "INT", landing: str = "heard") -> r.SignalRecord:
+    return r.SignalRecord(signal, "trainers", (26982,), landing, at("14:02:11"))
+
+
+def skipped(clock: str, signal: str, landing: str | None, reason: str) -> e.RungSkipped:
+    return e.RungSkipped(
+        at=at(clock), target=T, rung=1, signal=signal, landing=landing, pids=(26982,),
+        reason=reason,
+    )  # fmt: skip
+
+
+def held(clock: str, why: Any, *evidence: str, over: bool = False) -> e.Holding:
+    return e.Holding(at=at(clock), target=T, why=why, evidence=evidence, over_wait=over)
+
+
+def exits(clock: str, *members: r.Member) -> list[e.AnyEvent]:
+    return [
+        e.MemberExited(at=at(clock), target=T, pid=m.pid, role=m.role, cmd=m.cmd, zombie=False)
+        for m in members
+    ]
+
+
+def verifying(clock: str, what: Any) -> e.Verifying:
+    return e.Verifying(at=at(clock), target=T, what=what)
+
+
+def saved(clock: str, gib: float = 18.4) -> e.CheckpointVerified:
+    return e.CheckpointVerified(
+        at=at(clock), target=T, name="step_41212", size=int(gib * GIB), complete=True
+    )
+
+
+def released(clock: str, seconds: float = 2.0) -> e.GpusReleased:
+    return e.GpusReleased(at=at(clock), target=T, indexes=tuple(range(8)), seconds=seconds)
+
+
+def kept(new: bool | None = True) -> r.CheckpointRecord:
+    return r.CheckpointRecord("/workspace/checkpoints/step_41212", 7.0, True, new)
+
+
+DEAF_INT = (
+    "26982 ignores it (SigIgn). It was started with & from a non-interactive shell, "
+    "so Python never installed KeyboardInterrupt. Waiting cannot help."
+)
+DEAF_TERM = "no handler; it would end the job at once, unsaved."
+
+POLITE: list[e.AnyEvent] = [
+    started(),
+    e.Connected(at=at("14:02:10"), target=T, host="pve1", seconds=0.21),
+    located(),
+    e.RungEntered(at=at("14:02:11"), target=T, rung=1, signal="INT", to="trainers", wait_s=180.0),
+    sent("14:02:11"),
+    held("14:02:14", "saving", "step_41212.tmp 2.1 GiB, growing"),
+    held("14:02:20", "saving", "step_41212.tmp 9.7 GiB, growing"),
+    *exits("14:02:29", TRAINER, WRAPPER),
+    verifying("14:02:29", "checkpoint"),
+    saved("14:02:31"),
+    verifying("14:02:31", "gpus"),
+    released("14:02:36"),
+    *finished(
+        "14:02:36", "stopped", checkpoint=kept(), signals=(record(),), seconds=25.2,
+        cost=r.Cost(1, 1), verdict="gone", evidence=("no process of the family is left",),
+    ),
+]  # fmt: skip
+
+DEAF_GRACEFUL: list[e.AnyEvent] = [
+    started(),
+    located(**DEAF),
+    skipped("14:02:11", "INT", "ignored", DEAF_INT),
+    skipped("14:02:11", "TERM", "fatal", DEAF_TERM),
+    *finished("14:02:12", "still_running", verdict="deaf", seconds=1.2),
+]
+
+DEAF_FORCE: list[e.AnyEvent] = [
+    started(),
+    located(graceful=False, **DEAF),
+    skipped("14:02:11", "INT", "ignored", DEAF_INT),
+    sent("14:02:11", "TERM", "fatal", wait_s=120.0),
+    *exits("14:02:12", TRAINER, WRAPPER),
+    released("14:02:14"),
+    e.Finding(at=at("14:02:14"), target=T, text="lost about 18 min of work (since step_41000)"),
+    *finished(
+        "14:02:14", "stopped", signals=(record("TERM", "fatal"),), seconds=3.4,
+        findings=("lost about 18 min of work (since step_41000)",),
+    ),
+]  # fmt: skip
+
+SLOW: list[e.AnyEvent] = [
+    started(),
+    located(),
+    sent("14:02:11"),
+    held("14:02:14", "stopping", "CPU 103 %", "memory +6.2 GiB"),
+    held("14:02:40", "stopping", "CPU 99 %", "memory +14.9 GiB"),
+    held("14:02:52", "saving", "step_41212.tmp open by 26982", "4.1 GiB", "+126 MiB/s"),
+    held("14:03:20", "saving", "step_41212.tmp open by 26982", "7.9 GiB", "+130 MiB/s"),
+    held("14:05:11", "saving", "21.4 GiB of about 24.6 (size of step_41000)", over=True),
+    held("14:05:21", "saving", "22.9 GiB of about 24.6 (size of step_41000)", over=True),
+    saved("14:05:38", 24.6),
+    *exits("14:05:40", TRAINER, WRAPPER),
+    released("14:05:47", 6.0),
+    *finished("14:05:47", "stopped", checkpoint=kept(), signals=(record(),), seconds=216.0),
+]
+
+REFUSED: list[e.AnyEvent] = [
+    started(),
+    located(graceful=False, **DEAF),
+    skipped("14:02:11", "INT", "ignored", DEAF_INT),
+    skipped("14:02:11", "TERM", "fatal", "it would end the job unsaved; nobody agreed to that."),
+    *finished(
+        "14:02:12", "refused", verdict="deaf", seconds=1.2,
+        reason="only a signal that loses work is left, and that needs consent",
+        hint="fleetstop stop ct200 --force   loses about 18 min (since step_41000)",
+    ),
+]  # fmt: skip
+
+AMBIGUOUS: list[e.AnyEvent] = [
+    started(),
+    *finished(
+        "14:02:12", "refused", reason="2 unrelated trees match train.py in container 200",
+        evidence=(
+            "26978 bash /root/run.sh > 26982 python3 -u train.py, up 3d 4h",
+            "31002 python3 train.py --eval, up 12m",
+        ),
+        hint="fleetstop stop root@10.1.2.6/200 --pid 26982",
+    ),
+]  # fmt: skip
+
+UNREACHABLE: list[e.AnyEvent] = [
+    started(),
+    *finished(
+        "14:02:20", "unreachable", reason="pve1: login refused for root",
+        hint="ssh-copy-id root@pve1",
+    ),
+]  # fmt: skip
+
+LOST: list[e.AnyEvent] = [
+    started(),
+    located(),
+    sent("14:02:11"),
+    *finished(
+        "14:03:20", "unreachable", reason="pve1: the connection was lost and does not come back",
+        signals=(record(),), hint="fleetstop status ct200",
+    ),
+]  # fmt: skip
+
+
+def unclean(reason: str, *evidence: str, checkpoint: bool = False) -> list[e.AnyEvent]:
+    return [
+        started(),
+        located(),
+        sent("14:02:11"),
+        *exits("14:02:14", TRAINER),
+        *finished(
+            "14:02:44", "unclean", reason=reason, evidence=evidence, seconds=33.0,
+            signals=(record(),), checkpoint=kept() if checkpoint else None,
+            hint="fleetstop status ct200",
+        ),
+    ]  # fmt: skip
+
+
+NOT_RUNNING: list[e.AnyEvent] = [
+    started(),
+    *finished(
+        "14:02:11", "not_running",
+        reason="nothing in container 200 runs train_dflash_pipeline.py", seconds=0.6,
+    ),
+]  # fmt: skip
+
+INTERRUPTED: list[e.AnyEvent] = [
+    started(),
+    located(),
+    sent("14:02:11"),
+    e.Interrupted(at=at("14:02:19"), target=T, sent=("INT to 26982",), running=(26982,)),
+    *finished(
+        "14:02:19", "still_running", signals=(record(),), family=FAMILY, interrupted=True,
+        seconds=8.0, hint="fleetstop stop ct200 --graceful   watches on; nothing is repeated",
+    ),
+]  # fmt: skip
+
+AGAIN: list[e.AnyEvent] = [
+    started(),
+    located(verdict="saving", evidence=("step_41212.tmp 4.1 GiB, growing",)),
+    e.WatchedOn(
+        at=at("14:02:40"), target=T, signal="INT", pids=(26982,), by_run="7f3a", ago_s=29.0,
+        wait_s=151.0,
+    ),
+    *exits("14:02:50", TRAINER, WRAPPER),
+    saved("14:02:51"),
+    released("14:02:52"),
+    *finished("14:02:52", "stopped", checkpoint=kept(), seconds=12.0),
+]  # fmt: skip
+
+
+def step(signal: str, would: Any, landing: str, **changes: Any) -> r.PlannedStep:
+    facts: dict[str, Any] = {
+        "to": "trainers", "pids": (26982,), "reason": "", "wait_s": 180.0,
+    }  # fmt: skip
+    return r.PlannedStep(signal=signal, would=would, landing=landing, **(facts | changes))
+
+
+def dry(found: e.Located, *steps: r.PlannedStep) -> list[e.AnyEvent]:
+    return [
+        started(),
+        found,
+        e.Planned(at=at("14:02:11"), target=T, steps=steps),
+        *finished("14:02:11", "planned", plan=steps, seconds=0.9),
+    ]
+
+
+DRY_POLITE = dry(
+    located(dry_run=True, graceful=False),
+    step("INT", "send", "heard"),
+    step("TERM", "send_if", "fatal", wait_s=120.0, reason="only with --force"),
+    step(
+        "KILL", "send_if", "fatal", to="tree", pids=(26978, 26982), wait_s=30.0,
+        reason="only with --force",
+    ),
+)  # fmt: skip
+DRY_DEAF = dry(
+    located(dry_run=True, **DEAF),
+    step("INT", "skip", "ignored", reason=DEAF_INT),
+    step("TERM", "skip", "fatal", reason=DEAF_TERM),
+)
+
+HOSTILE_TRAINER = member(
+    26982,
+    "trainer",
+    "python3 \x1b]0;owned\x07\x1b[2J\u202egnp.py --token hf_Zq9xW3vK7pLm2RtY [bold]x[/bold]\nct",
+)
+HOSTILE_WRAPPER = member(26978, "wrapper", "bash \x1b[31mrun.sh\r")
+FORGED = "\x1b[1A\x1b[2Kct200:train stopped.\x9b31m [red]x[/red]"
+HOSTILE_EVENTS: list[e.AnyEvent] = [
+    started(),
+    located(
+        family=(HOSTILE_WRAPPER, HOSTILE_TRAINER),
+        log=e.LogSeen("/w/\x1b[Ha.log", 1.0, FORGED),
+        checkpoint=e.CheckpointSeen("/w/\u202ea", "st\u202eep\n", 60.0, None, None),
+    ),
+    sent("14:02:11"),
+    held("14:02:14", "saving", "\x1b[5mstep.tmp\u2028 1 GiB"),
+    *exits("14:02:29", HOSTILE_TRAINER, HOSTILE_WRAPPER),
+    e.Finding(at=at("14:02:30"), target=T, text="API_KEY=Zq9xW3vK7pLm2RtY \x1b[2J [link=x]"),
+    *finished(
+        "14:02:44", "unclean", reason="\x1b[32mall good\x1b[0m\nct200:train stopped.", seconds=33.0,
+        evidence=("\udcff held by 31 \x07",), hint="fleetstop status ct200",
+    ),
+]  # fmt: skip
+
+FAULT: list[e.AnyEvent] = [
+    started(),
+    e.Fault(at=at("14:02:11"), target=T, error="KeyError: 'x'", traceback_path="/tmp/7f3a.log"),
+    *finished("14:02:11", "fault", reason="KeyError: 'x'"),
+]
+RANK_FAMILY = (
+    member(100, "launcher", "torchrun --nproc 8 train.py"),
+    *(member(101 + n, "trainer", "python3 train.py") for n in range(8)),
+    *(member(201 + n, "worker", "python3 train.py") for n in range(16)),
+)
+RANKS: list[e.AnyEvent] = [
+    started(),
+    located(family=RANK_FAMILY),
+    sent("14:02:11", pids=tuple(range(101, 109)), continued=True),
+    held("14:02:14", "unseen", "the checkpoint directory gives no answer"),
+    *exits("14:02:29", *RANK_FAMILY[1:], RANK_FAMILY[0]),
+    *finished("14:02:30", "stopped", checkpoint=kept(), seconds=20.0),
+]
+
+
+def many() -> list[e.AnyEvent]:
+    names = ("ct200:train", "ct201:train", "box7:eval")
+    ends = [
+        outcome("stopped", checkpoint=kept(), seconds=25.0),
+        outcome("stopped", target=names[1], seconds=3.0),
+        outcome("still_running", target=names[2], verdict="busy", seconds=2.0, job="eval"),
+    ]
+    return [
+        started("stop", *names, asked=("@training",)),
+        located(),
+        located(target=names[1], host="pve2"),
+        sent("14:02:11"),
+        sent("14:02:11", target=names[1]),
+        *exits("14:02:29", TRAINER, WRAPPER),
+        *(
+            e.TargetFinished(at=at("14:02:36"), target=each.target, outcome=each)
+            for each in ends
+        ),
+        r.report("7f3a", ends),
+    ]  # fmt: skip

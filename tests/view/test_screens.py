@@ -1,0 +1,179 @@
+"""Every screen as its golden file has it; UPDATE_GOLDEN=1 writes them anew."""
+
+from __future__ import annotations
+
+import io
+import os
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetstop import events as e
+from fleetstop.core import inventory as inv
+from fleetstop.core import report as r
+from fleetstop.view import table
+from fleetstop.view.lines import Lines
+from tests.core.test_redact import controls
+from tests.view import scenes as s
+
+GOLDEN = Path(__file__).parent / "golden"
+
+GPUS_HELD = s.unclean(
+    "GPU memory is still held", "GPU 0: 76 GiB by host 1826990 (python3)", checkpoint=True
+)
+STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
+    "stop_polite": (s.POLITE, {}),
+    "stop_polite_quiet": (s.POLITE, {"quiet": True}),
+    "stop_polite_verbose": (s.POLITE, {"verbose": True}),
+    "stop_polite_narrow": (s.POLITE, {"width": 60}),
+    "stop_deaf_graceful": (s.DEAF_GRACEFUL, {}),
+    "stop_deaf_graceful_quiet": (s.DEAF_GRACEFUL, {"quiet": True}),
+    "stop_deaf_force": (s.DEAF_FORCE, {}),
+    "stop_slow_saving": (s.SLOW, {}),
+    "stop_deaf_lossless": (
+        [s.started(), s.located(lossless=True, graceful=False, **s.DEAF), *s.DEAF_GRACEFUL[2:]],
+        {},
+    ),
+    "stop_fault": (s.FAULT, {}),
+    "stop_ranks": (s.RANKS, {}),
+    "stop_refused": (s.REFUSED, {}),
+    "stop_ambiguous": (s.AMBIGUOUS, {}),
+    "stop_unreachable": (s.UNREACHABLE, {}),
+    "stop_connection_lost": (s.LOST, {}),
+    "stop_unclean_wrapper": (s.unclean("the wrapper 26978 run.sh is still alive"), {}),
+    "stop_unclean_gpus": (GPUS_HELD, {}),
+    "stop_unclean_not_saved": (s.unclean("not_saved"), {}),
+    "stop_not_running": (s.NOT_RUNNING, {}),
+    "stop_interrupted": (s.INTERRUPTED, {}),
+    "stop_again": (s.AGAIN, {}),
+    "stop_dry_polite": (s.DRY_POLITE, {}),
+    "stop_dry_deaf": (s.DRY_DEAF, {}),
+    "stop_hostile": (s.HOSTILE_EVENTS, {}),
+    "stop_several": (s.many(), {}),
+}
+
+
+def running(*trees: e.Located, **changes: Any) -> list[e.AnyEvent]:
+    target = trees[0].target or ""
+    return [
+        s.started("status"),
+        *trees,
+        *s.finished("14:02:12", "running", target=target, **changes),
+    ]
+
+
+ADHOC = "root@10.1.2.6/200"
+NAMELESS = s.located(target=ADHOC, job=None, playbook=None, host="10.1.2.6")
+OTHER = s.located(
+    family=(s.member(31002, "trainer", "python3 train_dflash_pipeline.py --eval"),),
+    up_s=720.0, gpus=s.GPUS[:1], gpu_total_mib=96 * 1024, log=None, checkpoint=None,
+)  # fmt: skip
+STATUSES: dict[str, list[e.AnyEvent]] = {
+    "status_busy": running(s.located()),
+    "status_deaf": running(s.located(**s.DEAF)),
+    "status_two_trees": running(s.located(), OTHER),
+    "status_place": running(NAMELESS, job=None),
+    "status_unknowns": running(
+        s.located(
+            gpus=None, up_s=None, threads=None, log=None, checkpoint=None, stops_on=(), landings={}
+        )
+    ),
+    "status_hostile": running(*(x for x in s.HOSTILE_EVENTS if isinstance(x, e.Located))),
+    "status_not_running": [s.started("status"), *s.NOT_RUNNING[1:]],
+    "status_several": [
+        s.started("status", s.T, "ct201:train", "box7:eval"),
+        s.located(),
+        r.report(
+            "7f3a",
+            [
+                s.outcome("running"),
+                s.outcome("not_running", target="ct201:train"),
+                s.outcome(
+                    "unreachable", target="box7:eval", reason="box7: no route to host",
+                    hint="ssh ml@box7 true",
+                ),
+            ],
+        ),
+    ],
+}  # fmt: skip
+
+
+def same(name: str, text: str) -> None:
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_a_stop_looks_as_agreed(name: str) -> None:
+    story, options = STOPS[name]
+    out = io.StringIO()
+    with Lines(out, zone=UTC, **options) as lines:
+        for event in story:
+            lines(event)
+    text = out.getvalue()
+    assert controls(text.replace("\n", "")) == []
+    assert all(len(each) <= options.get("width", 104) for each in text.splitlines())
+    same(name, text)
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_status_looks_as_agreed(name: str) -> None:
+    out = io.StringIO()
+    listener = table.StatusTable(out)
+    for event in STATUSES[name]:
+        listener(event)
+    assert controls(out.getvalue().replace("\n", "")) == []
+    same(name, out.getvalue())
+
+
+def test_ls_looks_as_agreed() -> None:
+    train = inv.Job("train", inv.Match(script="train_dflash_pipeline.py"), stop_signal="INT")
+    fleet = inv.Inventory(
+        hosts={
+            "pve1": inv.Host("pve1", "root@10.1.2.6"),
+            "box7": inv.Host(
+                "box7", "ml@box7", jobs=(inv.Job("eval", inv.Match(module="pkg.eval")),)
+            ),
+        },
+        containers={
+            "ct200": inv.Container("ct200", "pve1", 200, tags=("gpu", "training"), jobs=(train,)),
+            "ct201": inv.Container("ct201", "pve1", 201, protected=True),
+        },
+    )
+    same("ls", "\n".join(table.listing(fleet)) + "\n")
+    assert [each.split()[0] for each in table.listing(fleet, {"ct200:train"})[1:]] == [s.T]
+    assert table.listing(inv.Inventory()) == []
+
+
+def test_the_model_screen_of_a_polite_stop_is_kept_to_the_letter() -> None:
+    """screens of the design; colour and width change nothing in the words."""
+    text = (GOLDEN / "stop_polite.txt").read_text(encoding="utf-8")
+    assert text.splitlines()[1] == (
+        "  job         26982 python3 -u /root/train_dflash_pipeline.py, up 3d 4h, "
+        "under 26978 bash /root/run.sh"
+    )
+    assert text.splitlines()[-1] == "ct200:train stopped in 25 s, saved step_41212."
+
+
+def test_colour_only_adds() -> None:
+    plain, colored = io.StringIO(), io.StringIO()
+    for out, color in ((plain, False), (colored, True)):
+        with Lines(out, zone=UTC, color=color) as lines:
+            for event in s.HOSTILE_EVENTS:
+                lines(event)
+    for code in ("0", "1", "2", "33", "1;31", "1;32"):
+        colored = io.StringIO(colored.getvalue().replace(f"\x1b[{code}m", ""))
+    assert colored.getvalue() == plain.getvalue()
+
+
+def test_an_exit_is_told_soon_even_if_nothing_follows() -> None:
+    out = io.StringIO()
+    lines = Lines(out, zone=UTC)
+    for event in s.exits("14:02:29", s.TRAINER):
+        lines(event)
+    lines.flush()
+    assert out.getvalue() == "14:02:29  26982 exited\n"
