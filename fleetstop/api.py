@@ -25,7 +25,8 @@ import msgspec
 import platformdirs
 
 from fleetstop import config, events
-from fleetstop.actions.fleet import Action, Crew
+from fleetstop.actions import refusals
+from fleetstop.actions.fleet import Action, Allowed, Crew, anything
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope
@@ -162,7 +163,7 @@ class Fleet:
             playbook=Playbook(name="", ladder=()),
             consent=consent,
             graceful=graceful,
-            signal=parse_signal(signal) if signal else None,
+            signal=_stop_signal(signal),
             dry_run=dry_run,
         )
         wishes = {each.name: self._wish(wish, each, playbook, ladder) for each in targets}
@@ -170,7 +171,9 @@ class Fleet:
         async def action(scope: Scope) -> Outcome:
             return await stop(scope, wishes[scope.target.name])
 
-        return await self._run("stop", words, targets, action, dry_run=dry_run)
+        return await self._run(
+            "stop", words, targets, action, dry_run=dry_run, allowed=refusals.protected
+        )
 
     def _refused(self, words: Sequence[str], exc: Refused) -> Report:
         """Several jobs where one was meant: nothing was even connected to."""
@@ -217,6 +220,7 @@ class Fleet:
         action: Action,
         *,
         dry_run: bool,
+        allowed: Allowed = anything,
     ) -> Report:
         run = Run(id=secrets.token_hex(4), operator=_operator(), origin=socket.gethostname())
         self._tell(
@@ -235,12 +239,12 @@ class Fleet:
             self._tell,
             partial(self._open, dry_run=dry_run),
             lambda target: self._site(target).turn,
-            partial(_log_fault, run.id),
+            partial(log_fault, run.id),
             self._parallel,
         )
         self._finished.clear()
         try:
-            outcomes = await crew.run_all(targets, action)
+            outcomes = await crew.run_all(targets, action, allowed, exclusive=not dry_run)
         except asyncio.CancelledError:
             # tell how far it came, then let the interruption pass
             self._tell(make_report(run.id, self._finished))
@@ -265,7 +269,19 @@ class Fleet:
         try:
             self._emit(event)
         except Exception as exc:
-            _log_fault("listener", f"{type(exc).__name__}: {exc}")
+            log_fault("listener", f"{type(exc).__name__}: {exc}")
+
+
+def _stop_signal(name: str | None) -> str | None:
+    if name is None:
+        return None
+    signal = parse_signal(name)
+    if signal == "KILL":
+        raise BadUsage(
+            "--signal KILL: nothing can be saved on KILL, so it is no stop signal",
+            hint="if that is what you want: --playbook now --force, or --ladder 'KILL:tree/30s'",
+        )
+    return signal
 
 
 def _operator() -> str:
@@ -275,7 +291,7 @@ def _operator() -> str:
         return str(os.getuid())
 
 
-def _log_fault(run: str, text: str) -> str | None:
+def log_fault(run: str, text: str) -> str | None:
     """Keeps a traceback in a file of the user's own; its path, or None where none can be."""
     try:
         with tempfile.NamedTemporaryFile(

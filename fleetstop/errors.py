@@ -91,7 +91,13 @@ class RemoteFailed(CouldNotLook):
 
 
 class Refused(FleetstopError):
+    """`evidence`: what was seen, a line each (the trees that match, say)."""
+
     exit_code = 5
+
+    def __init__(self, message: str, *, hint: str = "", evidence: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.evidence = evidence
 
 
 class LabUnavailable(FleetstopError):

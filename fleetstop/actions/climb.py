@@ -36,7 +36,7 @@ class Climb:
         self._lock = lock
         self._changed = 0
         self._gone: set[ProcessId] = set()
-        self._told: tuple[str, str, bool] | None = None
+        self._told: Held | None = None
         self.ladder = ladder
         self.look = Look(at=scene.at, tree=scene.tree)
         self.judged: Judged | None = None
@@ -241,12 +241,11 @@ class Climb:
         return (kin for kin in members if kin.id not in alive and kin.id not in self._gone)
 
     def _tell_hold(self, held: Held) -> None:
-        evidence = held.evidence
-        shown = (held.why, " ".join(each.split(",")[0] for each in evidence), held.over_wait)
-        if shown != self._told:
-            self._told = shown
+        """Whenever the facts change; a screen decides how often it shows that."""
+        if held != self._told:
+            self._told = held
             self._scope.teller.tell(
-                events.Holding, why=held.why, evidence=evidence, over_wait=held.over_wait
+                events.Holding, why=held.why, evidence=held.evidence, over_wait=held.over_wait
             )
 
 

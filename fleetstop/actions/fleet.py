@@ -20,6 +20,15 @@ from fleetstop.ports import Clock, Place
 Action: TypeAlias = Callable[[Scope], Awaitable[Outcome]]
 Opening: TypeAlias = Callable[[Target], Awaitable[Place]]
 Turn: TypeAlias = Callable[[Target], asyncio.Semaphore]
+Allowed: TypeAlias = Callable[[Target], None]
+
+
+def _place(target: Target) -> tuple[object, ...]:
+    return target.host.ssh, target.host.port, target.vmid
+
+
+def anything(target: Target) -> None:
+    """Every target may be looked at."""
 
 
 class Crew:
@@ -42,8 +51,24 @@ class Crew:
         self._turn = turn
         self._log_fault = log_fault
         self._parallel = asyncio.Semaphore(parallel)
+        self._allowed: Allowed = anything
+        self._alone: dict[tuple[object, ...], asyncio.Semaphore] = {}
 
-    async def run_all(self, targets: Sequence[Target], action: Action) -> list[Outcome]:
+    async def run_all(
+        self,
+        targets: Sequence[Target],
+        action: Action,
+        allowed: Allowed = anything,
+        *,
+        exclusive: bool = False,
+    ) -> list[Outcome]:
+        """`allowed` raises Refused for a target that is not even to be connected to.
+
+        `exclusive`: jobs of one container one after the other, since its lock is one.
+        """
+        self._allowed = allowed
+        alone = {_place(each): asyncio.Semaphore(1 if exclusive else 100) for each in targets}
+        self._alone = alone
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._one(target, action)) for target in targets]
         return [task.result() for task in tasks]
@@ -51,8 +76,9 @@ class Crew:
     async def _one(self, target: Target, action: Action) -> Outcome:
         teller = Teller(target.name, self._emit, self._clock)
         started = self._clock.now()
-        async with self._parallel, self._turn(target):
+        async with self._alone[_place(target)], self._parallel, self._turn(target):
             try:
+                self._allowed(target)
                 return await self._on_place(target, action, teller)
             except FleetstopError as exc:
                 result: Result = "refused" if exc.exit_code == 5 else "unreachable"

@@ -57,9 +57,10 @@ class Lock:
                 break
             await self._clock.sleep(0.1)
             ledger = await self.read()
-        first = holder(ledger)
+        # one that stalls in its claim may turn out to have been the earlier one
+        first = None if undecided(ledger, self._run.id) else holder(ledger)
         if first is None or first.run != self._run.id:
-            await self.release(frozenset())
+            await self.release(None)
             raise self.locked(first, ledger)
         return ledger
 
@@ -103,9 +104,12 @@ class Lock:
             )
         return None
 
-    async def release(self, alive: frozenset[ProcessId]) -> None:
-        """Gives the lock back. The file stays while somebody it signalled lives: that is the
-        memory of who has heard a signal."""
+    async def release(self, alive: frozenset[ProcessId] | None) -> None:
+        """Gives the lock back. `alive`: all that live in the place, None where unknown.
+
+        A file stays while somebody it signalled lives: that is the memory of who has heard
+        a signal. Files of earlier runs go by the same rule.
+        """
         if not self.claimed:
             return
         self.claimed = False
@@ -113,8 +117,9 @@ class Lock:
         await self._shell.run(Command("done", here, changes=True))
         ledger = await self.read()
         mine = next((each for each in ledger.runs if each.run == self._run.id), None)
-        old = list(spent(ledger, alive, self._run.id)) if alive or self._count else []
-        if mine is None or not any(set(sent.ids) & alive for sent in mine.sends):
+        old = [] if alive is None else list(spent(ledger, alive, self._run.id))
+        asked = {each for sent in (mine.sends if mine else ()) for each in sent.ids}
+        if not asked or (alive is not None and not asked & alive):
             old.append(self._run.id)
         if old:
             await self._shell.run(Command("forget", (self._where, *old), changes=True))

@@ -12,7 +12,7 @@ from fleetstop.errors import Refused
 def protected(target: Target) -> None:
     if target.protected or (target.job is not None and target.job.protected):
         raise Refused(
-            f"{target.name} is protected in the inventory: never signalled",
+            "protected in the inventory: never signalled",
             hint="remove `protected: true` there if this is what you want",
         )
 
@@ -21,13 +21,13 @@ def ambiguous(target: Target, found: Found, families: tuple[Family, ...]) -> Non
     """Several unrelated trees, or one in which it cannot be told who trains."""
     if found.unclear is not None:
         raise Refused(
-            f"{target.name}: {found.unclear}",
+            found.unclear,
             hint="say which in the inventory: trainers: leaves (or: all)",
         )
     if len(families) > 1:
-        trees = "; ".join(describe(each) for each in families)
         raise Refused(
-            f"{target.name} matches {len(families)} unrelated trees: {trees}",
+            f"{len(families)} unrelated trees match",
+            evidence=tuple(describe(each) for each in families),
             hint=f"name one: fleetstop stop {place(target)} --pid "
             f"{families[0].trainers[0].pid}; or set `all: true` in its match",
         )
@@ -52,16 +52,16 @@ def untouchable(target: Target, family: Family, tree: ProcessTree) -> None:
         if kin.id.pid <= 1 or (process is not None and process.inner[:1] == (1,)):
             what = "the container's" if target.vmid is not None else "the host's"
             raise Refused(
-                f"{target.name}: {kin.pid} is {what} first process; it is never signalled",
+                f"{kin.pid} is {what} first process; it is never signalled",
                 hint=f"stopping it stops the container: pct shutdown {target.vmid}",
             )
         if process is not None and (process.kernel_thread or process.comm == "sshd"):
-            raise Refused(f"{target.name}: {kin.pid} ({process.comm}) is never signalled")
+            raise Refused(f"{kin.pid} ({process.comm}) is never signalled")
 
 
 def both_heard(target: Target, family: Family) -> Refused:
     names = ", ".join(str(kin.pid) for kin in family.trainers)
     return Refused(
-        f"{target.name}: {names} hears both INT and TERM, and nobody has said which one saves",
+        f"{names} hears both INT and TERM, and nobody has said which one saves",
         hint="say it: `stop_signal: INT` in the inventory, or --signal INT, or --ladder 'INT/3m'",
     )

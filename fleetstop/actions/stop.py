@@ -43,7 +43,9 @@ async def stop(scope: Scope, wish: Wish) -> Outcome:
     try:
         outcome = await attempt.run()
     except Refused as exc:
-        outcome = attempt.outcome("refused", reason=exc.message, hint=exc.hint)
+        outcome = attempt.outcome(
+            "refused", reason=exc.message, hint=exc.hint, evidence=exc.evidence
+        )
     except CouldNotLook as exc:
         outcome = attempt.outcome("unreachable", reason=exc.message, hint=exc.hint)
     except asyncio.CancelledError:
@@ -75,7 +77,6 @@ class _Attempt:
 
     async def run(self) -> Outcome:
         target = self._scope.target
-        refusals.protected(target)
         scene = self._scene = await locate(
             self._scope, gpus=self._wish.playbook.gpus_from == "nvidia-smi"
         )
@@ -153,9 +154,9 @@ class _Attempt:
                 return self.outcome("still_running", reason=end.reason)
 
     async def _prove(self, scene: Scene, climb: Climb) -> Outcome:
+        back = await verify.came_back(self._scope, climb)
         saved = await verify.checkpoint(self._scope, scene, climb)
         free = await verify.gpus(self._scope, scene, climb)
-        back = await verify.came_back(self._scope, climb)
         problems = [each for each in (back, saved.problem, free.problem) if each]
         findings = (*saved.findings, *free.findings)
         result: Result = "unclean" if problems else "stopped"
@@ -183,7 +184,7 @@ class _Attempt:
             if climb
             else (),
         }
-        if result == "stopped":
+        if family and climb and not standing(family, climb.look.tree):
             known |= {"verdict": "gone", "evidence": ()}
         return Outcome(
             target=target.name,
@@ -211,7 +212,10 @@ class _Attempt:
 
     async def let_go(self) -> None:
         """Gives the lock back, also after an interruption; bounded, and never an error."""
-        alive = standing(self._climb.family, self._climb.look.tree) if self._climb else ()
+        alive = None
+        if self._climb is not None:
+            processes = self._climb.look.tree.processes.values()
+            alive = frozenset(each.id for each in processes if each.alive)
         with contextlib.suppress(FleetstopError, TimeoutError):
             async with asyncio.timeout(5.0):
-                await self._lock.release(frozenset(kin.id for kin in alive))
+                await self._lock.release(alive)

@@ -106,14 +106,18 @@ async def _saved(scope: Scope, climb: Climb, saved: Checkpoint, remote: float | 
             problem=f"unproven: {saved.name} is new and complete, but it may be another job's",
             record=record,
         )
-    scope.teller.tell(events.CheckpointVerified, name=saved.name, size=saved.size, complete=True)
+    if record.written_after_signal:
+        scope.teller.tell(
+            events.CheckpointVerified, name=saved.name, size=saved.size, complete=True
+        )
     return Proof(record=record)
 
 
 async def _ours(scope: Scope, climb: Climb, saved: Checkpoint) -> bool:
     """A member had it open, or nobody else has any business in that directory."""
     job = scope.target.job
-    assert job is not None and job.checkpoints is not None
+    assert job is not None
+    assert job.checkpoints is not None
     names = {each.path for each in saved.files}
     temps = {path for path in climb.written_by_us if path.startswith(saved.path)}
     if names & climb.written_by_us or temps:

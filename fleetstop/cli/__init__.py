@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 import click
 
@@ -18,4 +19,12 @@ def main() -> None:
         code = exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = 130
+    except Exception as exc:
+        # exit 1 means that the job still runs; a bug must not say that
+        from fleetstop.api import log_fault
+
+        where = log_fault("cli", traceback.format_exc()) or "nowhere: it could not be written"
+        click.echo(f"fleetstop: a fault in fleetstop: {type(exc).__name__}", err=True)
+        click.echo(f"  next  please report it; the traceback is in {where}", err=True)
+        code = 70
     sys.exit(code if isinstance(code, int) else 0)

@@ -22,6 +22,11 @@ from fleetstop.view.table import StatusTable
 from fleetstop.view.table import listing as table
 
 Given = Mapping[str, Any]
+_NO_INVENTORY = (
+    "no inventory yet; looked at $FLEETSTOP_INVENTORY, ./inventory/fleet*.yaml and the user "
+    "config directory\n  next  an address needs none: fleetstop status root@HOST/VMID "
+    "--script train.py\n"
+)
 
 
 def run_stop(**given: Any) -> int:
@@ -63,6 +68,8 @@ def listing(**given: Any) -> int:
     except FleetstopError as exc:
         return complain(exc)
     out = Outlet(sys.stdout)
+    if not fleet.inventory.hosts:
+        Outlet(sys.stderr).write(_NO_INVENTORY)
     if given["as_json"] or given["events"]:
         out.write(line(_listed(fleet.inventory)) + "\n")
     else:

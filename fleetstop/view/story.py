@@ -116,6 +116,8 @@ class Story:
             case e.GpusReleased():
                 chapter.released = event
                 return []
+            case e.RungSkipped(signal="KILL") if chapter.located and chapter.located.graceful:
+                return []  # the header has said that lossy rungs are left out
             case e.Finding():
                 if event.text in chapter.findings:
                     return []

@@ -1,0 +1,166 @@
+"""The command line on a practice fleet, with the counts that the speed budget is held to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleetstop.lab import Lab, Started
+
+
+@dataclass
+class Ran:
+    """One finished command: its exit code, events, what people saw, and what it took."""
+
+    code: int
+    events: list[dict[str, Any]]
+    people: str
+    seconds: float
+    connections: int
+    pct_calls: int
+    stdout: str = ""
+
+    @property
+    def report(self) -> dict[str, Any]:
+        assert self.events[-1]["event"] == "report", self.people
+        return self.events[-1]
+
+    @property
+    def target(self) -> dict[str, Any]:
+        (only,) = self.report["targets"]
+        assert isinstance(only, dict)
+        return only
+
+    @property
+    def signals(self) -> list[tuple[str, list[int]]]:
+        return [(each["signal"], each["pids"]) for each in self.target["signals"]]
+
+    def names(self) -> list[str]:
+        return [each["event"] for each in self.events]
+
+
+@dataclass
+class Bed:
+    """One container of the lab, for one test."""
+
+    lab: Lab
+    vmid: int
+    started: list[Started] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"ct{self.vmid}"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.lab.rootfs(self.vmid) / "workspace/checkpoints"
+
+    def start(self, *argv: str, how: Any = "polite", **more: Any) -> Started:
+        words: Any = argv[0] if how == "raw" else list(argv)
+        job = self.lab.start(self.vmid, words, how=how, **more)
+        self.started.append(job)
+        return job
+
+    def run(self, *words: str, inventory: Path | None = None, deadline: float = 60.0) -> Ran:
+        child = self.popen(*words, inventory=inventory)
+        return self.finish(child, deadline)
+
+    def popen(self, *words: str, inventory: Path | None = None) -> Running:
+        before = self.lab.connections(), len(self.lab.pct_calls())
+        line = [sys.executable, "-m", "fleetstop", *words]
+        line += ["--events", "-i", str(inventory or self.lab.inventory)]
+        env = {**os.environ, "COLUMNS": "100"}
+        process = subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        return Running(process, before, time.monotonic())
+
+    def finish(self, running: Running, deadline: float = 60.0) -> Ran:
+        try:
+            out, err = running.process.communicate(timeout=deadline)
+        except subprocess.TimeoutExpired:
+            running.process.kill()
+            out, err = running.process.communicate()
+            raise AssertionError(f"not done after {deadline} s\n{out}\n{err}") from None
+        connections, calls = running.before
+        return Ran(
+            code=running.process.returncode,
+            events=[json.loads(line) for line in out.splitlines()],
+            people=err,
+            seconds=time.monotonic() - running.at,
+            connections=self.lab.connections() - connections,
+            pct_calls=len(self.lab.pct_calls()) - calls,
+            stdout=out,
+        )
+
+    def log(self, job: Started) -> str:
+        return job.log.read_text(errors="replace")
+
+    def signals_seen(self, job: Started) -> int:
+        """How often the trainer itself says that a signal reached it."""
+        return self.log(job).count("signal received")
+
+    def whole(self, path: Path) -> bool:
+        """Whether a checkpoint can be read to its last byte, as torch.load would."""
+        import zipfile
+
+        if not path.exists() or not zipfile.is_zipfile(path):
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+
+    def saved(self) -> list[str]:
+        return sorted(
+            str(each.relative_to(self.checkpoints))
+            for each in self.checkpoints.rglob("*.pt")
+            if self.whole(each)
+        )
+
+    def litter(self) -> list[str]:
+        """Our shells that still run on this lab's host or in its containers."""
+        mine = f" {self.lab.state.port}\0".encode()
+        left = []
+        for entry in Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                ours = b"SSH_CONNECTION=" in (env := (entry / "environ").read_bytes())
+            except OSError:
+                continue
+            if ours and mine in env and (b"fleetstop" in words or b"lxc-attach" in words[0]):
+                left.append(f"{entry.name} {words[:2]!r}")
+        return left
+
+    def lock_files(self) -> list[str]:
+        place = Path(f"/run/lock/fleetstop.{self.vmid}")
+        return sorted(each.name for each in place.iterdir()) if place.is_dir() else []
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    before: tuple[int, int]
+    at: float
+
+
+def alive(pid: int, start: int) -> bool:
+    """Whether this very process still runs and is no zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return int(fields[19]) == start and fields[0] not in "ZX"
+
+
+def lives(job: Started) -> bool:
+    return alive(job.process.pid, job.process.start)

@@ -1,0 +1,146 @@
+"""What cannot be seen is said in one sentence, in bounded time, and nothing hangs behind."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .bed import Bed, Ran, lives
+
+pytestmark = pytest.mark.bed
+
+
+def changed(box: Bed, where: Path, *changes: tuple[str, str]) -> Path:
+    """The lab's inventory with some text replaced; each replacement must bite."""
+    text = box.lab.inventory.read_text()
+    for old, new in changes:
+        text, count = re.subn(old, new, text)
+        assert count, old
+    path = where / "fleet.yaml"
+    path.write_text(text)
+    return path
+
+
+def one_clear_sentence(ran: Ran) -> str:
+    assert ran.code == 4, ran.people
+    assert ran.target["result"] == "unreachable"
+    assert ran.signals == []
+    assert ran.seconds < 25
+    reason = ran.target["reason"]
+    assert isinstance(reason, str)
+    assert "\n" not in reason
+    assert "Traceback" not in ran.people
+    return reason
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_frozen(box: Bed, dry: tuple[str, ...]) -> None:
+    job = box.start()
+    box.lab.freeze(box.vmid)
+    try:
+        ran = box.run("stop", box.name, "--graceful", *dry)
+        assert "frozen" in one_clear_sentence(ran)
+        assert "lxc-unfreeze" in ran.target["hint"]
+        assert ran.pct_calls == 0
+        assert box.litter() == []
+    finally:
+        box.lab.thaw(box.vmid)
+    assert lives(job)
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_missing(box: Bed, tmp_path: Path, dry: tuple[str, ...]) -> None:
+    inventory = changed(box, tmp_path, (f"vmid: {box.vmid}", "vmid: 987654321"))
+    ran = box.run("stop", box.name, *dry, inventory=inventory)
+    assert "no container 987654321" in one_clear_sentence(ran)
+    assert "pct list" in ran.target["hint"]
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_host_down(box: Bed, tmp_path: Path, dry: tuple[str, ...]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    inventory = changed(box, tmp_path, (r"port: \d+", f"port: {port}"))
+    ran = box.run("stop", box.name, *dry, inventory=inventory)
+    assert "refused" in one_clear_sentence(ran)
+
+
+def test_host_that_never_speaks(box: Bed, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        inventory = changed(box, tmp_path, (r"port: \d+", f"port: {port}"))
+        ran = box.run("stop", box.name, inventory=inventory)
+    one_clear_sentence(ran)
+    assert 9 < ran.seconds < 15
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_wrong_key(box: Bed, tmp_path: Path, dry: tuple[str, ...]) -> None:
+    key = tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", str(key)], check=True)
+    inventory = changed(box, tmp_path, (r"identity: .*", f"identity: {key}"))
+    ran = box.run("stop", box.name, *dry, inventory=inventory)
+    assert "login refused" in one_clear_sentence(ran)
+    assert "ssh-copy-id" in ran.people
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_unknown_host_key(box: Bed, tmp_path: Path, dry: tuple[str, ...]) -> None:
+    empty = tmp_path / "known_hosts"
+    empty.write_text("")
+    inventory = changed(box, tmp_path, (r"known_hosts: .*", f"known_hosts: {empty}"))
+    ran = box.run("stop", box.name, *dry, inventory=inventory)
+    assert "host key" in one_clear_sentence(ran)
+    assert "ssh" in ran.target["hint"]
+    assert empty.read_text() == ""
+
+
+def test_changed_host_key(box: Bed, tmp_path: Path) -> None:
+    key = tmp_path / "host"
+    subprocess.run(["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", str(key)], check=True)
+    kind, blob = (tmp_path / "host.pub").read_text().split()[:2]
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{box.lab.state.port} {kind} {blob}\n")
+    inventory = changed(box, tmp_path, (r"known_hosts: .*", f"known_hosts: {known}"))
+    ran = box.run("stop", box.name, inventory=inventory)
+    assert "changed" in one_clear_sentence(ran).lower()
+    assert "ssh-keygen -R" in ran.target["hint"]
+
+
+def test_pct_that_is_not_there(box: Bed, tmp_path: Path) -> None:
+    box.start()
+    inventory = changed(box, tmp_path, (r"pct: .*", "pct: /nonexistent/pct"))
+    ran = box.run("stop", box.name, inventory=inventory)
+    assert "/nonexistent/pct" in one_clear_sentence(ran)
+    assert "inventory" in ran.target["hint"]
+
+
+def test_a_lock_directory_that_is_a_link_is_refused(box: Bed, tmp_path: Path) -> None:
+    job = box.start()
+    place = Path(f"/run/lock/fleetstop.{box.vmid}")
+    place.symlink_to(tmp_path)
+    try:
+        ran = box.run("stop", box.name)
+    finally:
+        place.unlink()
+    assert "lock" in one_clear_sentence(ran)
+    assert lives(job)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_checkpoint_disk_that_is_no_directory(box: Bed) -> None:
+    """The save cannot be seen: that is 6 save_unseen, never stopped and never saved."""
+    box.start("--no-save")
+    shutil.rmtree(box.checkpoints)
+    box.checkpoints.write_text("not a directory")
+    ran = box.run("stop", box.name, "--ladder", "INT/20")
+    assert ran.code in (1, 6), ran.people
+    assert ran.target["result"] in ("unclean", "still_running")
+    if ran.code == 6:
+        assert "save_unseen" in ran.target["reason"]

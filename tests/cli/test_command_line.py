@@ -1,0 +1,189 @@
+"""The command line without any host: mistakes get a sentence and the right code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INVENTORY = """\
+hosts:
+  pve1: {ssh: root@pve1.invalid}
+containers:
+  ct200:
+    host: pve1
+    vmid: 200
+    jobs:
+      train: {match: {script: train.py}, stop_signal: INT}
+  ct201:
+    host: pve1
+    vmid: 201
+    protected: true
+    jobs:
+      train: {match: {script: train.py}}
+      eval: {match: {script: eval.py}}
+groups:
+  training: [ct200]
+"""
+HEAVY = ("asyncio", "asyncssh", "proxmoxer", "rich", "ruamel", "msgspec", "tenacity")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory/fleet.yaml").write_text(INVENTORY)
+    return tmp_path
+
+
+def fleetstop(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FLEETSTOP")}
+    env |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "COLUMNS": "100"}
+    return subprocess.run(
+        [sys.executable, "-m", "fleetstop", *words],
+        cwd=home,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["stop", "--help"], ["status", "--help"]])
+def test_help_loads_nothing_heavy(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom fleetstop.cli.commands import group\n"
+        f"try:\n    group.main({words!r}, standalone_mode=False)\nfinally:\n"
+        f"    print('LOADED', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+    assert "Usage" in done.stdout
+
+
+# words, exit code, what stderr must say
+MISTAKES: list[tuple[list[str], int, list[str]]] = [
+    (["stop"], 2, ["Missing argument"]),
+    (["stop", "ct20"], 2, ["no container or host 'ct20'", "did you mean 'ct20"]),
+    (["stop", "ct9*"], 2, ["ct9*"]),
+    (["stop", "@trainin"], 2, ["did you mean"]),
+    (["stop", ""], 2, []),
+    (["stop", "ct200:trian"], 2, ["did you mean"]),
+    (["stop", "ct200", "--exclude", "ct200"], 2, ["leave nothing"]),
+    (["stop", "ct200", "--graceful", "--force"], 2, ["contradict"]),
+    (["stop", "ct200", "--ladder", "INT/3m TREM/1m"], 2, ["TREM", "did you mean 'TERM'"]),
+    (["stop", "ct200", "--ladder", ""], 2, []),
+    (["stop", "ct200", "--signal", "HUPP"], 2, ["HUPP"]),
+    (["stop", "ct200", "--signal", "KILL"], 2, ["KILL"]),
+    (["stop", "ct200", "--script", "a.py", "--pid", "7"], 2, ["exclude each other"]),
+    (["stop", "ct200", "--pgrep", "("], 2, ["("]),
+    (["stop", "ct200", "--pid", "0"], 2, ["0"]),
+    (["stop", "root@h.invalid/200"], 2, ["--script"]),
+    (["stop", "root@h.invalid/abc"], 2, ["abc"]),
+    (["stop", "ct200", "--playbook", "gracefull"], 3, ["did you mean 'graceful'"]),
+    (["stop", "ct200", "--playbook", "./none.yaml"], 3, ["none.yaml"]),
+    (["stop", "ct200", "-i", "nowhere.yaml"], 3, ["nowhere.yaml"]),
+    (["ls", "-i", "nowhere.yaml"], 3, ["nowhere.yaml"]),
+    (["stopp", "ct200"], 2, ["stopp"]),
+    (["stop", "ct200", "--forse"], 2, ["--forse"]),
+    (["stop", "ct201:train"], 5, ["protected"]),
+    (["stop", "ct201"], 5, ["ct201:train", "ct201:eval"]),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), MISTAKES, ids=lambda v: str(v)[:40])
+def test_mistakes_get_a_sentence_and_the_right_code(
+    home: Path, words: list[str], code: int, said: list[str]
+) -> None:
+    done = fleetstop(home, *words)
+    text = done.stderr + done.stdout
+    assert done.returncode == code, text
+    assert "Traceback" not in text
+    assert len(text.splitlines()) <= 12
+    assert text.strip()
+    for words_said in said:
+        assert words_said in " ".join(text.split()), text
+
+
+def test_a_refusal_is_a_report_for_scripts(home: Path) -> None:
+    done = fleetstop(home, "stop", "ct201", "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["exit_code"]) == (5, 5)
+    assert report["targets"][0]["result"] == "refused"
+    assert done.stdout.count("\n") == 1
+
+
+def test_every_contract_key_is_always_there(home: Path) -> None:
+    done = fleetstop(home, "stop", "ct200", "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 4
+    assert set(report) >= {"event", "schema", "run", "exit_code", "targets"}
+    assert report["event"] == "report"
+    keys = {"target", "host", "vmid", "job", "result", "verdict", "reason", "evidence", "family"}
+    keys |= {"signals", "skipped", "checkpoint", "gpus", "findings", "causes", "seconds"}
+    assert set(report["targets"][0]) >= keys
+    assert report["targets"][0]["result"] == "unreachable"
+
+
+def test_events_begin_with_started_and_end_with_the_report(home: Path) -> None:
+    done = fleetstop(home, "stop", "ct200", "--events")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[0]["event"] == "started"
+    assert events[0]["schema"] == 1
+    assert events[0]["run"] == events[-1]["run"]
+    assert events[-1]["event"] == "report"
+    assert all("at" in each and "target" in each for each in events[:-1])
+
+
+def test_a_closed_stdout_never_changes_the_code(home: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    for flag in (["--json"], ["--events"], []):
+        done = subprocess.run(
+            [sys.executable, "-m", "fleetstop", "stop", "ct201", *flag],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 5, done.stderr
+        assert "Traceback" not in done.stderr
+        assert "BrokenPipe" not in done.stderr
+    os.close(write)
+
+
+def test_ls_lists_the_inventory(home: Path) -> None:
+    done = fleetstop(home, "ls")
+    assert done.returncode == 0
+    assert "ct200:train" in done.stdout
+    assert "ct201:eval" in done.stdout
+    one = fleetstop(home, "ls", "ct200")
+    assert "ct201" not in one.stdout
+    listed = json.loads(fleetstop(home, "ls", "--json").stdout)
+    assert [each["target"] for each in listed["targets"]] == [
+        "ct200:train",
+        "ct201:train",
+        "ct201:eval",
+    ]
+
+
+def test_ls_without_an_inventory_says_where_it_looked(tmp_path: Path) -> None:
+    done = fleetstop(tmp_path, "ls")
+    assert done.returncode == 0
+    assert "./inventory/fleet*.yaml" in done.stderr
+    assert "fleetstop status" in done.stderr
+
+
+def test_the_version_and_the_module_form() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleetstop", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("fleetstop, version ")
