@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK_TOOLS := pip==26.3 pip-tools==7.6.2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv packages demo test fast lint format lower-bounds lock clean
+.PHONY: help venv packages demo test fast bench lint format lower-bounds lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15
@@ -38,6 +38,9 @@ test: packages lint ## everything: ruff, mypy, all tests, the beds too
 
 fast: $(STAMP) ## the tests that need neither root nor sshd nor LXC
 	$(BIN)/python -m pytest -m "not bed"
+
+bench: packages $(STAMP) ## how long things take, as ratios in one run
+	$(BIN)/python -m tests.bench
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .

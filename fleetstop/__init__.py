@@ -1,3 +1,20 @@
 """Stop GPU training jobs in Proxmox LXC containers, gently and provably."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fleetstop.api import Fleet
+
 __version__ = "0.1.0"
+__all__ = ["Fleet", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """`from fleetstop import Fleet` works, and the command line's help does not pay for it."""
+    if name == "Fleet":
+        from fleetstop.api import Fleet
+
+        return Fleet
+    raise AttributeError(f"module 'fleetstop' has no attribute {name!r}")

@@ -15,6 +15,7 @@ import secrets
 import socket
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -78,6 +79,7 @@ class Fleet:
         self._clock = SystemClock()
         self._sites: dict[tuple[object, ...], Site] = {}
         self._finished: list[Outcome] = []
+        self._listener_failed = False
         self._tunnels = Tunnels()
 
     @classmethod
@@ -268,8 +270,10 @@ class Fleet:
             self._finished.append(event.outcome)
         try:
             self._emit(event)
-        except Exception as exc:
-            log_fault("listener", f"{type(exc).__name__}: {exc}")
+        except Exception:
+            if not self._listener_failed:
+                log_fault("listener", traceback.format_exc())
+            self._listener_failed = True
 
 
 def _stop_signal(name: str | None) -> str | None:

@@ -23,7 +23,7 @@ from fleetstop.core.redact import command
 from fleetstop.core.report import SignalRecord
 from fleetstop.core.rungs import Send, Skip, WatchOn
 from fleetstop.core.verdict import Judged, Look, judge
-from fleetstop.errors import RemoteFailed
+from fleetstop.errors import ConnectionLost, FrameTimedOut, RemoteFailed
 
 _CHANGED_TRIES = 50
 
@@ -46,6 +46,7 @@ class Climb:
         self.listing_at_signal: Listing | Unseen | None = None
         self.newest_at_signal: float | None = None
         self.sent: list[SignalRecord] = []
+        self.doubts: list[str] = []
         self.written_by_us: set[str] = set()
 
     @property
@@ -110,10 +111,16 @@ class Climb:
             case Send():
                 await self._send(step)
             case End():
-                return step
+                return step if step.how != "gone" or await self._confirmed() else None
             case _:
                 assert_never(step)
         return None
+
+    async def _confirmed(self) -> bool:
+        """A look may be torn: gone is said only after asking for each identity once more."""
+        alive = standing(self.family, self.look.tree)
+        ids = [kin.id for kin in self.family.members]
+        return not alive and await looks.all_gone(self._scope.place, ids)
 
     async def _wait(self, seconds: float) -> None:
         """Watches all that is alive; a big family's workers are looked at by the next look."""
@@ -132,12 +139,30 @@ class Climb:
         if self._scope.target.vmid is not None and await place.is_frozen():
             raise place.frozen_error()
         self._mark()
-        refused = await self._lock.send(send, self.look.tree)
+        refused = await self._out(send)
         if refused is not None:
             self._changed += 1
             if self._changed > _CHANGED_TRIES:
                 raise RemoteFailed(f"{send.signal} was not sent: {refused}, again and again")
             return
+        self._note_sent(send)
+
+    async def _out(self, send: Send) -> str | None:
+        """The send itself; an interruption waits for its answer, so that it can be told."""
+        task = asyncio.ensure_future(self._lock.send(send, self.look.tree))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if await task is None:
+                self._note_sent(send)
+            raise
+        except (ConnectionLost, FrameTimedOut):
+            pids = ", ".join(str(pid) for pid in _pids(send.recipients))
+            text = f"{send.signal} to {pids} may have been sent: the connection was lost just then"
+            self.doubts.append(self._scope.teller.finding(text))
+            raise
+
+    def _note_sent(self, send: Send) -> None:
         now = self._scope.clock.now()
         self.ladder = was_sent(self.ladder, send, self.look.tree, now)
         self.sent.append(
@@ -166,8 +191,11 @@ class Climb:
             self.log_at_signal, self.listing_at_signal = self.log, self.listing
 
     async def _look_again(self) -> Look:
-        """Host and container at once: they are two shells."""
-        tree, (changed, seen) = await asyncio.gather(self._tree(), self._files())
+        """Host and container at once: they are two shells. Raises ContainerFrozen."""
+        place = self._scope.place
+        if await place.is_frozen():
+            raise place.frozen_error()
+        tree, (changed, seen) = await looks.together(self._tree(), self._files())
         return Look(
             at=self._scope.clock.now(),
             tree=tree,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Any
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from fleetstop.core.family import Family, Found, find
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.joblog import LogTail
-from fleetstop.core.matching import needs_detail
+from fleetstop.core.matching import matches, needs_detail
 from fleetstop.core.process import ProcessTree
 from fleetstop.errors import RemoteFailed
 
@@ -45,16 +45,27 @@ _EMPTY = ProcessTree(processes={}, uptime=0.0)
 async def locate(scope: Scope, *, gpus: bool = True) -> Scene:
     """Raises CouldNotLook where the truth cannot be seen (missing or frozen container)."""
     target, place = scope.target, scope.place
+    assert target.job is not None
     tree = await looks.look(place, target.vmid)
     if target.vmid is not None and not tree.processes:
         return await _no_processes(scope)
     if await place.is_frozen():
         raise place.frozen_error()
-    assert target.job is not None
-    view = await looks.gpus(place) if gpus else NOT_ASKED
-    tree, found = await identify(scope, tree, target.job, view)
-    scene = Scene(running=True, tree=tree, found=found, gpus=view, at=scope.clock.now())
-    return await _with_files(scope, scene) if found.families else scene
+    tree, named = await _closer(scope, tree, target.job.match)
+    at = scope.clock.now()
+    if not any(matches(target.job.match, each, listed=named) for each in tree.processes.values()):
+        found = find(tree, target.job.match, target.job, listed=named)
+        return Scene(running=True, tree=tree, found=found, gpus=NOT_ASKED, at=at)
+    # nvidia-smi and pct both take their time, on different shells
+    view, files = await looks.together(
+        looks.gpus(place) if gpus else _not_asked(), _files(scope, tree)
+    )
+    found = find(tree, target.job.match, target.job, listed=named, gpu_pids=_pids(view))
+    return Scene(running=True, tree=tree, found=found, gpus=view, at=at, **files)
+
+
+async def _not_asked() -> Unseen:
+    return NOT_ASKED
 
 
 async def _no_processes(scope: Scope) -> Scene:
@@ -77,11 +88,17 @@ async def identify(
     scope: Scope, tree: ProcessTree, job: Job, view: GpuView | Unseen
 ) -> tuple[ProcessTree, Found]:
     """The job's families in this look, with argv of all and details of those around them."""
-    place, match = scope.place, job.match
+    tree, named = await _closer(scope, tree, job.match)
+    return tree, find(tree, job.match, job, listed=named, gpu_pids=_pids(view))
+
+
+async def _closer(
+    scope: Scope, tree: ProcessTree, match: Match
+) -> tuple[ProcessTree, frozenset[int]]:
+    place = scope.place
     named = await looks.listed(place, match)
     tree = await looks.add_argv(place, _without_us(scope, tree))
-    tree = await looks.add_detail(place, tree, needs_detail(match, tree, named))
-    return tree, find(tree, match, job, listed=named, gpu_pids=_pids(view))
+    return await looks.add_detail(place, tree, needs_detail(match, tree, named)), named
 
 
 def _without_us(scope: Scope, tree: ProcessTree) -> ProcessTree:
@@ -99,30 +116,23 @@ def _pids(view: GpuView | Unseen) -> frozenset[int] | None:
     return frozenset(each.pid for each in view.holders if each.pid is not None)
 
 
-async def _with_files(scope: Scope, scene: Scene) -> Scene:
+async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
     """Log and checkpoints, where the job declares them: one shell inside the container."""
     job = scope.target.job
     if job is None or (job.log is None and job.checkpoints is None):
-        return scene
+        return {}
     shell = await scope.place.inside()
-    listing, now = await looks.listing(shell, job.checkpoints) if job.checkpoints else (None, None)
-    log = await looks.log(shell, job.log) if job.log else None
-    newest = ckpt.newest(listing) if isinstance(listing, Listing) else None
-    whole = None
-    if newest is not None:
-        whole = await completeness(scope, newest, _open_for_write(scene.tree), stable=False)
-    return Scene(
-        running=True,
-        tree=scene.tree,
-        found=scene.found,
-        gpus=scene.gpus,
-        at=scene.at,
-        listing=listing,
-        log=log,
-        remote_now=now,
-        newest=newest,
-        newest_complete=whole,
-    )
+    seen: dict[str, Any] = {}
+    if job.log is not None:
+        seen["log"] = await looks.log(shell, job.log)
+    if job.checkpoints is not None:
+        listing, seen["remote_now"] = await looks.listing(shell, job.checkpoints)
+        seen["listing"] = listing
+        newest = ckpt.newest(listing) if isinstance(listing, Listing) else None
+        if newest is not None:
+            whole = await completeness(scope, newest, _open_for_write(tree), stable=False)
+            seen |= {"newest": newest, "newest_complete": whole}
+    return seen
 
 
 def _open_for_write(tree: ProcessTree) -> frozenset[str]:
@@ -153,10 +163,6 @@ async def completeness(
 async def writers(scope: Scope, tree: ProcessTree) -> ProcessTree:
     """The look with the open files of everybody in the place."""
     return await looks.add_detail(scope.place, tree, set(tree.processes))
-
-
-async def settle(seconds: float) -> None:
-    await asyncio.sleep(seconds)
 
 
 def families_with(found: Found, match: Match) -> tuple[Family, ...]:

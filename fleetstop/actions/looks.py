@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
 from fleetstop.core.checkpoint import Listing, parse_listing
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
@@ -14,6 +18,15 @@ from fleetstop.ports import Place, Shell
 
 NO_SUCH = 40
 """Status of `list`, `log`, `pidfile` for a path that is not there."""
+
+
+async def together(*work: Awaitable[Any]) -> list[Any]:
+    """All to their end, then the first failure: none is left running on a shell behind us."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return done
 
 
 def scope_of(vmid: int | None) -> str:
@@ -143,3 +156,23 @@ async def watch(place: Place, ids: list[ProcessId], seconds: float) -> bool:
     if answer.status not in (0, 8):
         raise RemoteFailed(f"the processes could not be watched (status {answer.status})")
     return bool(answer.data.strip())
+
+
+async def all_gone(place: Place, ids: list[ProcessId]) -> bool:
+    """Whether each is gone, another process by now, or dead; False where one lives.
+
+    Raises RemoteFailed where one could not be looked at: that is not gone.
+    """
+    words = ("0", *(f"{each.pid}:{each.start}" for each in ids))
+    answer = await place.host.run(Command("watch", words))
+    told = {}
+    for line in answer.data.decode("ascii", "replace").splitlines():
+        name, _, rest = line.partition(" ")
+        told[name] = rest.split()
+    for each in ids:
+        code, *state = told.get(f"{each.pid}:{each.start}", ["0"])
+        if code == "5":
+            raise RemoteFailed(f"whether {each.pid} still runs could not be seen")
+        if code == "0" and state not in (["Z"], ["X"]):
+            return False
+    return True

@@ -11,8 +11,14 @@ from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.ladder import Ladder
 from fleetstop.core.report import GpuRecord, Member
 from fleetstop.core.signals import Landing, worst
-from fleetstop.core.verdict import Judged, Look, judge
+from fleetstop.core.verdict import Judged, Look, Verdict, judge
+from fleetstop.errors import ContainerFrozen, CouldNotLook
 from fleetstop.events import CheckpointSeen, LogSeen
+
+
+def blind(exc: CouldNotLook) -> Verdict:
+    """The verdict on a job that cannot be seen: what it was before is not what it is."""
+    return "frozen" if isinstance(exc, ContainerFrozen) else "unknown"
 
 
 def members(family: Family, judged: Judged | None) -> tuple[Member, ...]:

@@ -20,10 +20,8 @@ def protected(target: Target) -> None:
 def ambiguous(target: Target, found: Found, families: tuple[Family, ...]) -> None:
     """Several unrelated trees, or one in which it cannot be told who trains."""
     if found.unclear is not None:
-        raise Refused(
-            found.unclear,
-            hint="say which in the inventory: trainers: leaves (or: all)",
-        )
+        hint = "say which in the inventory: trainers: leaves (or: all)" if families else ""
+        raise Refused(found.unclear, hint=hint)
     if len(families) > 1:
         raise Refused(
             f"{len(families)} unrelated trees match",
@@ -49,7 +47,7 @@ def untouchable(target: Target, family: Family, tree: ProcessTree) -> None:
     """PID 1, and what carries a login, are never signalled, whatever matches them."""
     for kin in family.members:
         process = tree.get(kin.id)
-        if kin.id.pid <= 1 or (process is not None and process.inner[:1] == (1,)):
+        if kin.id.pid <= 1 or (process is not None and process.pid == 1):
             what = "the container's" if target.vmid is not None else "the host's"
             raise Refused(
                 f"{kin.pid} is {what} first process; it is never signalled",

@@ -7,7 +7,7 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, locate
-from fleetstop.actions.present import gpu_records, located, members
+from fleetstop.actions.present import blind, gpu_records, located, members
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family
 from fleetstop.core.inventory import Job, Match
@@ -24,7 +24,13 @@ async def status(scope: Scope) -> Outcome:
     try:
         outcome = await _status(scope)
     except CouldNotLook as exc:
-        outcome = _outcome(scope, result="unreachable", reason=exc.message, hint=exc.hint or None)
+        outcome = _outcome(
+            scope,
+            result="unreachable",
+            verdict=blind(exc),
+            reason=exc.message,
+            hint=exc.hint or None,
+        )
     seconds = round(scope.clock.now() - started, 3)
     outcome = msgspec.structs.replace(outcome, seconds=seconds, cost=scope.cost())
     scope.teller.tell(events.TargetFinished, outcome=outcome)
@@ -52,6 +58,8 @@ async def _status(scope: Scope) -> Outcome:
 
 def _nothing(scope: Scope, scene: Scene) -> Outcome:
     left = scene.found.leftovers
+    if scene.found.unclear is not None:
+        return _outcome(scope, result="not_running", reason=scene.found.unclear)
     if left:
         names = ", ".join(f"{each.pid} {' '.join(each.argv or ())}" for each in left)
         reason = f"no trainer runs, but what would start one does: {names}"

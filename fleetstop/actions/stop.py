@@ -13,7 +13,7 @@ from fleetstop.actions import refusals, verify
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
-from fleetstop.actions.present import located, members
+from fleetstop.actions.present import blind, located, members
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
@@ -47,7 +47,9 @@ async def stop(scope: Scope, wish: Wish) -> Outcome:
             "refused", reason=exc.message, hint=exc.hint, evidence=exc.evidence
         )
     except CouldNotLook as exc:
-        outcome = attempt.outcome("unreachable", reason=exc.message, hint=exc.hint)
+        outcome = attempt.outcome(
+            "unreachable", reason=exc.message, hint=exc.hint, verdict=blind(exc), evidence=()
+        )
     except asyncio.CancelledError:
         outcome = await attempt.interrupted()
         _finish(scope, outcome, started)
@@ -82,7 +84,7 @@ class _Attempt:
         )
         if not scene.running:
             return self.outcome("not_running", reason=f"container {target.vmid} is stopped")
-        if not scene.found.families:
+        if not scene.found.families and scene.found.unclear is None:
             return self._nothing_found(scene)
         assert target.job is not None
         families = families_with(scene.found, target.job.match)
@@ -184,6 +186,8 @@ class _Attempt:
             if climb
             else (),
         }
+        if climb and climb.doubts:
+            known["findings"] = tuple(climb.doubts)
         if family and climb and not standing(family, climb.look.tree):
             known |= {"verdict": "gone", "evidence": ()}
         return Outcome(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -12,6 +13,8 @@ from fleetstop.core.lineage import above_kind, pipe_partner, spawned
 from fleetstop.core.matching import matches, mentions
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
+
+_FIRST = "the host's first process matches; it is never signalled, and all others descend from it"
 
 
 class Kin(Struct, frozen=True):
@@ -73,11 +76,29 @@ def find(
     holders = {
         p.id.pid for p in tree.processes.values() if p.gpus or p.id.pid in (gpu_pids or frozenset())
     }
-    own = {pid for pid, p in hits.items() if not (p.forked and p.ppid in hits)}
+    # a torn look can show forks of forks in a circle: then nobody is set aside
+    own = {pid for pid, p in hits.items() if not _fork_of(tree, p, hits)} or set(hits)
+    first = tuple(p for pid, p in hits.items() if pid <= 1 and pid in own)
+    if first:
+        # everything descends from it, so everything would be family
+        return Found(families=(), unclear=_FIRST, leftovers=first)
+    tree = tree.without((0, 1))
     picked = _trainers(tree, own, holders, job.trainers if job else None)
     if isinstance(picked, str):
-        return Found(families=_families(tree, own, job), unclear=picked)
-    return Found(families=_families(tree, picked, job))
+        return Found(families=_families(tree, own, own, job), unclear=picked)
+    return Found(families=_families(tree, picked, own, job))
+
+
+def _fork_of(tree: ProcessTree, process: Process, hits: Mapping[int, Process]) -> bool:
+    """A fork without exec of a match, or of such a fork: renamed ones stand in between."""
+    if not process.forked:
+        return False
+    for above in tree.above(process.id.pid):
+        if above.id.pid in hits:
+            return True
+        if not above.forked:
+            return False
+    return False
 
 
 def _trainers(
@@ -103,32 +124,69 @@ def _trainers(
         if pid in holders or not below[pid] & (own | holders):
             trainers.add(pid)
         elif not below[pid] & holders:
-            return _cannot_tell(tree, pid, below[pid] & own)
-    for pid in own - trainers:
+            return (
+                f"{tree.processes[pid].pid} matches, and so does its own descendant "
+                f"{_names(tree, below[pid] & own)}; which of them trains cannot be seen "
+                "(neither tells by holding a GPU of its own)"
+            )
+    for pid in sorted(own - trainers):
         if not below[pid] & trainers:
-            return _cannot_tell(tree, pid, below[pid] & holders)
+            return (
+                f"{tree.processes[pid].pid} matches and holds no GPU; below it "
+                f"{_names(tree, below[pid] & holders)} holds one and does not match; "
+                "which of them trains cannot be seen"
+            )
     return trainers
 
 
-def _cannot_tell(tree: ProcessTree, pid: int, below: set[int]) -> str:
-    names = ", ".join(str(tree.processes[each].pid) for each in sorted(below))
-    return (
-        f"{tree.processes[pid].pid} matches, and so does its own descendant {names}; "
-        "which of them trains cannot be seen (neither tells by holding a GPU of its own)"
-    )
+def _names(tree: ProcessTree, pids: set[int]) -> str:
+    return ", ".join(str(tree.processes[each].pid) for each in sorted(pids))
 
 
-def _families(tree: ProcessTree, trainers: set[int], job: Job | None) -> tuple[Family, ...]:
+def _families(
+    tree: ProcessTree, trainers: set[int], own: set[int], job: Job | None
+) -> tuple[Family, ...]:
     roles: dict[int, Role] = dict.fromkeys(trainers, "trainer")
-    for pid in trainers:
+    for pid in sorted(trainers):
         for each in tree.below(pid):
             roles.setdefault(each.id.pid, "worker")
+    _add_launchers(tree, roles, own - trainers)
     _add_above(tree, roles, job.wrapper if job else None)
-    families = []
-    for root in sorted(pid for pid in roles if tree.processes[pid].ppid not in roles):
-        pids = [root, *(each.id.pid for each in tree.below(root) if each.id.pid in roles)]
-        families.append(_family(tree, {pid: roles[pid] for pid in pids}))
-    return tuple(families)
+    return tuple(_family(tree, {pid: roles[pid] for pid in pids}) for pids in _trees(tree, roles))
+
+
+def _trees(tree: ProcessTree, roles: Mapping[int, Role]) -> list[list[int]]:
+    """Members joined by parenthood, each in one tree; parents first, even in a torn look."""
+    grown: dict[int, list[int]] = {}
+    root_of: dict[int, int] = {}
+    for top in sorted({_top(tree, roles, pid) for pid in roles if roles[pid] == "trainer"}):
+        if top in root_of:
+            continue
+        root_of[top], grown[top] = top, [top]
+        for each in tree.below(top):
+            pid = each.id.pid
+            if pid in roles and pid not in root_of and root_of.get(each.ppid) == top:
+                root_of[pid] = top
+                grown[top].append(pid)
+    return list(grown.values())
+
+
+def _top(tree: ProcessTree, roles: Mapping[int, Role], pid: int) -> int:
+    """The last ancestor up to which all are members; in a circle, the one before it closes."""
+    for above in tree.above(pid):
+        if above.id.pid not in roles:
+            break
+        pid = above.id.pid
+    return pid
+
+
+def _add_launchers(tree: ProcessTree, roles: dict[int, Role], matched: set[int]) -> None:
+    """Matches that do not train themselves, and what stands between them and their trainers."""
+    for pid in [pid for pid, role in roles.items() if role == "trainer"]:
+        above = [each.id.pid for each in tree.above(pid)]
+        highest = max((at for at, each in enumerate(above) if each in matched), default=-1)
+        for each in above[: highest + 1]:
+            roles.setdefault(each, "launcher")
 
 
 def _add_above(tree: ProcessTree, roles: dict[int, Role], named: str | None) -> None:
@@ -142,10 +200,19 @@ def _add_above(tree: ProcessTree, roles: dict[int, Role], named: str | None) -> 
             kind = above_kind(above, named) if above is not None else None
             if kind is None:
                 continue
-            strangers = [kid for kid in tree.children(parent) if kid.id.pid not in roles]
-            if all(kid.zombie or pipe_partner(kid, members) for kid in strangers):
+            others = [kid for kid in tree.children(parent) if kid.id.pid not in roles]
+            if not _strangers(others, members):
                 roles[parent] = kind
                 grew = True
+
+
+def _strangers(others: list[Process], members: list[Process]) -> list[Process]:
+    """Who is left when the dead and the partners along the pipeline (| grep | tee) are aside."""
+    joined, left = list(members), [kid for kid in others if not kid.zombie]
+    while partners := [kid for kid in left if pipe_partner(kid, joined)]:
+        joined += partners
+        left = [kid for kid in left if kid not in partners]
+    return left
 
 
 def _family(tree: ProcessTree, roles: dict[int, Role]) -> Family:
@@ -185,8 +252,8 @@ def _leftovers(tree: ProcessTree, match: Match, job: Job | None) -> tuple[Proces
 
 
 def _runs(argv: tuple[str, ...], run: tuple[str, ...]) -> bool:
-    """`run` as given, or behind an interpreter, as `#!` puts it."""
-    return argv[: len(run)] == run or argv[1 : len(run) + 1] == run
+    """`run` as given, or behind an interpreter and its one argument, as `#!` puts it."""
+    return any(argv[at : len(run) + at] == run for at in (0, 1, 2))
 
 
 def grow(family: Family, tree: ProcessTree) -> Family:
@@ -195,12 +262,12 @@ def grow(family: Family, tree: ProcessTree) -> Family:
     ids = {each.id for each in family.members}
     inside = {m.id.pid for m in family.of("trainer", "worker") if tree.get(m.id) is not None}
     fresh: list[Kin] = []
-    for each in sorted(tree.processes.values(), key=lambda p: p.id.start):
-        if each.id in ids:
-            continue
-        if each.ppid in inside or _orphan(family, tree, each):
-            inside.add(each.id.pid)
-            fresh.append(_kin(tree, each, "worker"))
+    unknown = [p for p in tree.processes.values() if p.id not in ids and p.id.pid > 1]
+    # again until nobody joins: parent and child may be born in one clock tick
+    while born := [p for p in unknown if p.ppid in inside or _orphan(family, tree, p)]:
+        inside |= {each.id.pid for each in born}
+        fresh += [_kin(tree, each, "worker") for each in born]
+        unknown = [each for each in unknown if each not in born]
     if not fresh:
         return family
     return msgspec.structs.replace(family, members=(*family.members, *fresh))

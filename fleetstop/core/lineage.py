@@ -51,7 +51,7 @@ def _has_script(argv: tuple[str, ...]) -> bool:
         words = words[1:]
     while words:
         word = words.pop(0)
-        if word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
+        if word in ("--rcfile", "--init-file"):
             words = words[1:]
         elif word.startswith("--"):
             continue
@@ -60,25 +60,30 @@ def _has_script(argv: tuple[str, ...]) -> bool:
                 return bool(words)
             if "s" in word[1:] or "i" in word[1:]:
                 return False
+            # each o or O takes a word of its own, also in a cluster: -euo pipefail
+            words = words[word[1:].count("o") + word[1:].count("O") :]
         else:
             return True
     return False
 
 
 def pipe_partner(process: Process, family: Iterable[Process]) -> bool:
-    """It is joined to a member by a pipe, like the tee of `python train.py | tee log`.
+    """One reads what the other writes, like the tee of `python train.py | tee log`.
 
+    Two that write to the same pipe only share somebody's stdout: that is no kinship.
     False where its files, or the members', could not be read.
     """
-    ours, theirs = _pipes(process), set[str]()
-    for member in family:
-        theirs |= _pipes(member)
-    return bool(ours & theirs)
+    reads, writes = _pipes(process, 0), _pipes(process, 1, 2)
+    return any(
+        reads & _pipes(member, 1, 2) or writes & _pipes(member, 0)
+        for member in family
+        if member.id != process.id
+    )
 
 
-def _pipes(process: Process) -> set[str]:
+def _pipes(process: Process, *fds: int) -> set[str]:
     files = process.detail.files if process.detail else None
-    return {f.target for f in files or () if f.fd <= 2 and f.target.startswith("pipe:")}
+    return {f.target for f in files or () if f.fd in fds and f.target.startswith("pipe:")}
 
 
 def spawned(process: Process) -> bool:

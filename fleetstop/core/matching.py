@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from fleetstop.core.inventory import Match
 from fleetstop.core.process import Process, ProcessTree
 
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*[a-z]?$")
+# with its ABI flags: python3.13t, python3.13td, pythonw; and Debian's python3-dbg
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*(td|[a-z])?(-dbg)?")
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox"})
 
 
@@ -32,13 +33,14 @@ def executed(argv: Sequence[str]) -> Executed:
 
     A cluster like -uBm takes what follows the value letter, else the next word.
     """
-    if not argv or not _PYTHON.match(base(argv[0])):
+    if not argv or not _PYTHON.fullmatch(base(argv[0])):
         return Executed()
     words = list(argv[1:])
     while words:
         word = words.pop(0)
-        if word == "--":
-            return Executed(script=words[0]) if words else Executed()
+        if word == "--" and words:
+            word = words.pop(0)
+            return Executed() if word == "-" else Executed(script=word)
         if word == "-" or not word.startswith("-"):
             return Executed() if word == "-" else Executed(script=word)
         if word.startswith("--"):
@@ -77,7 +79,9 @@ def _script_of(process: Process) -> str | None:
 def _same_script(wanted: str, script: str, cwd: str | None) -> bool:
     if "/" not in wanted:
         return posixpath.basename(script) == wanted
-    full = script if script.startswith("/") or cwd is None else posixpath.join(cwd, script)
+    # the directory may have been replaced under the running job: a redeploy does just that
+    here = (cwd or "").removesuffix(" (deleted)")
+    full = posixpath.join(here, script)
     full, wanted = posixpath.normpath(full), posixpath.normpath(wanted)
     return full == wanted if wanted.startswith("/") else ("/" + full).endswith("/" + wanted)
 

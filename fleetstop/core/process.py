@@ -11,6 +11,7 @@ from fleetstop.core.signals import Landing, Masks, landing
 
 # include/linux/sched.h: forked and never exec'd since
 PF_FORKNOEXEC = 0x40
+PF_KTHREAD = 0x00200000
 _GPU_DEVICE = re.compile(r"/dev/nvidia[0-9]+$")
 _O_APPEND = 0o2000
 _O_ACCMODE = 0o3
@@ -67,7 +68,11 @@ class Detail(Struct, frozen=True):
 
 
 class Process(Struct, frozen=True):
-    """One process. `inner` are its PIDs in nested namespaces, outermost (the container's) first."""
+    """One process. `inner` are its PIDs in nested namespaces, outermost (the container's) first.
+
+    `nested`: those namespaces lie below the place itself, like a docker container's on a plain
+    host; the place's own people, its pgrep and its pid files know it by the host's number.
+    """
 
     id: ProcessId
     ppid: int
@@ -82,6 +87,7 @@ class Process(Struct, frozen=True):
     uid: int = 0
     tracer: int = 0
     inner: tuple[int, ...] = ()
+    nested: bool = False
     inner_pgid: int | None = None
     masks: Masks | None = None
     cgroups: tuple[str, ...] = ()
@@ -91,7 +97,7 @@ class Process(Struct, frozen=True):
     @property
     def pid(self) -> int:
         """The number people know it by: the container's, or the host's on a plain host."""
-        return self.inner[0] if self.inner else self.id.pid
+        return self.inner[0] if self.inner and not self.nested else self.id.pid
 
     @property
     def zombie(self) -> bool:
@@ -112,7 +118,8 @@ class Process(Struct, frozen=True):
 
     @property
     def kernel_thread(self) -> bool:
-        return self.ppid == 2 or self.id.pid == 2
+        # not by its parent: where the host's /proc is a namespace of its own, 2 is anybody
+        return bool(self.flags & PF_KTHREAD)
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -122,6 +129,8 @@ class Process(Struct, frozen=True):
 
     def landing(self, signal: str) -> Landing | None:
         """How `signal` would land now; None where its masks could not be read."""
+        if signal == "KILL":
+            return "fatal"  # no mask can change that
         if self.masks is None:
             return None
         blocked = self.detail.blocked if self.detail else None

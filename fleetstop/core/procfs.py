@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import reduce
+from operator import and_
 
 import msgspec
 
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.signals import Masks
 
-_LINE = re.compile(rb"/proc/(\d+)/(stat|cgroup|status|cmdline|io|wchan):(.*)", re.DOTALL)
-_DEEP = re.compile(rb"/proc/(\d+)/(?:task/(\d+)/status|fdinfo/(\d+)):(.*)", re.DOTALL)
-_LINK = re.compile(rb"/proc/(\d+)/(?:fd/(\d+)|(cwd))$")
-_ENV = re.compile(rb"/proc/(\d+)/environ:(.*)", re.DOTALL)
+# Numbers are bounded wherever they stand: int() raises on some four thousand digits.
+_N = rb"(\d{1,10})"
+_LINE = re.compile(rb"/proc/%b/(stat|cgroup|status|cmdline|io|wchan):(.*)" % _N, re.DOTALL)
+_DEEP = re.compile(
+    rb"/proc/%b/(?:task/%b/status|fdinfo/%b):(.*)" % (_N, _N, _N),
+    re.DOTALL,
+)
+_LINK = re.compile(rb"/proc/%b/(?:fd/%b|(cwd))\Z" % (_N, _N))
+_ENV = re.compile(rb"/proc/%b/environ:(.*)" % _N, re.DOTALL)
+_CLOCK = re.compile(rb"uptime:(\d{1,12}(?:\.\d{1,9})?)")
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+_OCTAL = re.compile(r"[0-7]{1,20}")
+_HEX = re.compile(r"[0-9a-fA-F]{1,16}")
 Fields = dict[str, str]
 
 
@@ -28,7 +39,8 @@ def parse_look(data: bytes, hz: int) -> ProcessTree | None:
     A process whose stat or status is missing vanished during the look and is left out.
     """
     head, _, body = data.partition(b"\n")
-    if not head.startswith(b"uptime:"):
+    clock = _CLOCK.fullmatch(head.strip())
+    if clock is None:
         return None
     stats: dict[int, list[bytes]] = defaultdict(list)
     groups: dict[int, list[str]] = defaultdict(list)
@@ -50,7 +62,7 @@ def parse_look(data: bytes, hz: int) -> ProcessTree | None:
         made = _process(pid, b"\n".join(lines), fields.get(pid), tuple(groups.get(pid, ())))
         if made is not None:
             processes[pid] = made
-    return ProcessTree(processes=processes, uptime=float(head[7:]), hz=hz)
+    return ProcessTree(processes=processes, uptime=float(clock[1]), hz=hz)
 
 
 def _process(
@@ -59,48 +71,54 @@ def _process(
     # comm may hold spaces, brackets and newlines: it ends at the last bracket
     opening, closing = stat.find(b"("), stat.rfind(b")")
     rest = stat[closing + 1 :].split()
-    if status is None or opening < 0 or closing < 0 or len(rest) < 20:
+    numbers = [_integer(text(word)) for word in rest[1:20]]
+    at = [each for each in numbers if each is not None]
+    if status is None or opening < 0 or closing < 0 or len(at) < 19:
         return None
+    inner = _integers(status.get("NSpid", "").split()[1:])
     return Process(
-        id=ProcessId(pid, int(rest[19])),
-        ppid=int(rest[1]),
-        pgid=int(rest[2]),
-        sid=int(rest[3]),
+        id=ProcessId(pid, at[18]),
+        ppid=at[0],
+        pgid=at[1],
+        sid=at[2],
         state=text(rest[0]),
         comm=text(stat[opening + 1 : closing]),
-        flags=int(rest[6]),
-        threads=int(rest[17]),
-        ticks=int(rest[11]) + int(rest[12]),
+        flags=at[5],
+        threads=at[16],
+        ticks=at[10] + at[11],
         rss_kib=_number(status.get("VmRSS", "0").split()[:1]),
         uid=_number(status.get("Uid", "0").split()[:1]),
         tracer=_number(status.get("TracerPid", "0").split()[:1]),
-        inner=tuple(int(each) for each in status.get("NSpid", "").split()[1:]),
-        inner_pgid=_inner(status.get("NSpgid", "")),
+        inner=inner,
+        nested=bool(inner) and not any(group.startswith("/lxc/") for group in groups),
+        inner_pgid=next(iter(_integers(status.get("NSpgid", "").split()[1:])), None),
         masks=_masks(status),
         cgroups=groups,
     )
 
 
+def _integer(word: str | None) -> int | None:
+    return int(word) if word is not None and _INTEGER.fullmatch(word) else None
+
+
+def _integers(words: list[str]) -> tuple[int, ...]:
+    return tuple(each for each in map(_integer, words) if each is not None)
+
+
 def _number(words: list[str]) -> int:
-    return int(words[0]) if words and words[0].isdigit() else 0
+    return next(iter(_integers(words)), 0)
 
 
-def _inner(value: str) -> int | None:
-    numbers = value.split()[1:]
-    return int(numbers[0]) if numbers else None
+def _mask(value: str | None) -> int | None:
+    return int(value, 16) if value is not None and _HEX.fullmatch(value) else None
 
 
 def _masks(status: Fields) -> Masks | None:
-    try:
-        pending = int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)
-        return Masks(
-            pending=pending,
-            blocked=int(status["SigBlk"], 16),
-            ignored=int(status["SigIgn"], 16),
-            caught=int(status["SigCgt"], 16),
-        )
-    except (KeyError, ValueError):
+    names = ("SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt")
+    seen = [mask for mask in (_mask(status.get(name)) for name in names) if mask is not None]
+    if len(seen) < len(names):
         return None
+    return Masks(pending=seen[0] | seen[1], blocked=seen[2], ignored=seen[3], caught=seen[4])
 
 
 def parse_argv(data: bytes) -> dict[int, tuple[str, ...]]:
@@ -119,7 +137,8 @@ def parse_argv(data: bytes) -> dict[int, tuple[str, ...]]:
 
 
 class _Gathered(msgspec.Struct):
-    blocked: list[int] = []
+    dead: set[int] = set()
+    blocked: list[int | None] = []
     lines: dict[int, Fields] = {}
     links: dict[int, str] = {}
     io: Fields = {}
@@ -142,8 +161,8 @@ def _detail_line(line: bytes, gathered: dict[int, _Gathered]) -> None:
     if (deep := _DEEP.match(line)) is not None:
         here = gathered[int(deep[1])]
         name, _, value = text(deep[4]).partition(":")
-        if deep[2] is not None and name == "SigBlk":
-            here.blocked.append(int(value.strip(), 16))
+        if deep[2] is not None:
+            _thread_line(here, int(deep[2]), name, value.strip())
         elif deep[3] is not None:
             here.lines.setdefault(int(deep[3]), {})[name] = value.strip()
     elif (flat := _LINE.match(line)) is not None:
@@ -155,14 +174,23 @@ def _detail_line(line: bytes, gathered: dict[int, _Gathered]) -> None:
             here.wchan = name
 
 
+def _thread_line(here: _Gathered, tid: int, name: str, value: str) -> None:
+    """State stands before SigBlk in status (fs/proc/array.c); a dead thread blocks nothing."""
+    if name == "State" and value[:1] in ("Z", "X"):
+        here.dead.add(tid)
+    elif name == "SigBlk" and tid not in here.dead:
+        here.blocked.append(_mask(value))
+
+
 def _detail_records(records: bytes, gathered: dict[int, _Gathered]) -> None:
     waiting: re.Match[bytes] | None = None
     for record in records.split(b"\0"):
         if waiting is not None:
             here = gathered[int(waiting[1])]
+            # find(1) prints a link that it may not read, or a dead leader's, with an empty text
             if waiting[3] is not None:
-                here.cwd = text(record)
-            else:
+                here.cwd = text(record) or None
+            elif record:
                 here.links[int(waiting[2])] = text(record)
             waiting = None
         elif (env := _ENV.match(record)) is not None:
@@ -172,36 +200,35 @@ def _detail_records(records: bytes, gathered: dict[int, _Gathered]) -> None:
 
 
 def _detail(seen: _Gathered) -> Detail:
-    blocked = None
-    for mask in seen.blocked:
-        blocked = mask if blocked is None else blocked & mask
     files = tuple(
         OpenFile(fd=fd, target=target, flags=_octal(seen.lines, fd), pos=_pos(seen.lines, fd))
         for fd, target in sorted(seen.links.items())
     )
     return Detail(
-        blocked=blocked,
+        blocked=_all_threads(seen.blocked),
         # a living process has at least its cwd; without one its links could not be read at all
         files=files if files or seen.cwd is not None else None,
         cwd=seen.cwd,
         rank=seen.rank,
-        written=_count(seen.io.get("wchar")),
-        read=_count(seen.io.get("rchar")),
+        written=_integer(seen.io.get("wchar")),
+        read=_integer(seen.io.get("rchar")),
         wchan=seen.wchan,
     )
 
 
+def _all_threads(masks: list[int | None]) -> int | None:
+    """What every thread blocks; None where not one, or not each, could be read."""
+    seen = [mask for mask in masks if mask is not None]
+    return reduce(and_, seen) if seen and len(seen) == len(masks) else None
+
+
 def _octal(lines: dict[int, Fields], fd: int) -> int | None:
     value = lines.get(fd, {}).get("flags")
-    return int(value, 8) if value else None
+    return int(value, 8) if value is not None and _OCTAL.fullmatch(value) else None
 
 
 def _pos(lines: dict[int, Fields], fd: int) -> int | None:
-    return _count(lines.get(fd, {}).get("pos"))
-
-
-def _count(value: str | None) -> int | None:
-    return int(value) if value is not None and value.isdigit() else None
+    return _integer(lines.get(fd, {}).get("pos"))
 
 
 def with_argv(tree: ProcessTree, words: dict[int, tuple[str, ...]]) -> ProcessTree:

@@ -42,9 +42,8 @@ class Masks(Struct, frozen=True):
 def canonical(name: str) -> str | None:
     """`SIGINT`, `int`, `2` -> `INT`; None for what cannot be sent."""
     text = name.strip().upper().removeprefix("SIG")
-    if text.isdigit():
-        return next((each for each, number in NUMBERS.items() if number == int(text)), None)
-    return text if text in NUMBERS else None
+    number = text.lstrip("0")
+    return next((each for each in NUMBERS if text == each or number == str(NUMBERS[each])), None)
 
 
 def has(mask: int, signal: str) -> bool:

@@ -25,6 +25,17 @@ CLEAN_ENVIRONMENT = {
 }
 _SOCKET_LIMIT = 100  # sun_path is 108 bytes, unix(7); LXC hashes a longer name, Proxmox never does
 
+_DIRECTORIES = (
+    *("usr", "etc", "tmp", "run", "dev", "proc", "sys"),  # something is mounted on each
+    *("root", "var/gpu", "workspace"),  # its own
+)
+_SHIPPED = (
+    ("init.sh", "init", 0o755),
+    ("run.sh", "root/run.sh", 0o755),
+    ("trainer.py", "root/train.py", 0o644),
+    ("monitor.py", "root/monitor.py", 0o644),
+    ("monitor.py", "root/other.py", 0o644),
+)
 _CONFIG = """\
 lxc.uts.name = {name}
 lxc.rootfs.path = dir:{rootfs}
@@ -110,29 +121,12 @@ class Container:
     def build(self) -> None:
         if len(f"{self.lxcpath}/{self.vmid}/command") > _SOCKET_LIMIT:
             raise LabUnavailable(f"{self.lxcpath} is too long for LXC's command socket")
-        for part in (
-            "usr",
-            "etc",
-            "tmp",
-            "run",
-            "dev",
-            "proc",
-            "sys",
-            "root",
-            "var/gpu",
-            "workspace",
-        ):
+        for part in _DIRECTORIES:
             (self.rootfs / part).mkdir(parents=True, exist_ok=True)
         for link in ("bin", "sbin", "lib", "lib32", "lib64"):
             if Path("/", link).is_symlink():
                 (self.rootfs / link).symlink_to(f"usr/{link}")
-        for source, target, mode in (
-            ("init.sh", "init", 0o755),
-            ("run.sh", "root/run.sh", 0o755),
-            ("trainer.py", "root/train.py", 0o644),
-            ("monitor.py", "root/monitor.py", 0o644),
-            ("monitor.py", "root/other.py", 0o644),
-        ):
+        for source, target, mode in _SHIPPED:
             shutil.copyfile(FILES / source, self.rootfs / target)
             (self.rootfs / target).chmod(mode)
         settings = _CONFIG.format(name=self.name, rootfs=self.rootfs, vmid=self.vmid)

@@ -84,7 +84,7 @@ class Bed:
             text=True,
             env=env,
         )
-        return Running(process, before, time.monotonic())
+        return Running(process, before, time.monotonic(), 2 if "--all-jobs" in words else 1)
 
     def finish(self, running: Running, deadline: float = 60.0) -> Ran:
         try:
@@ -94,7 +94,7 @@ class Bed:
             out, err = running.process.communicate()
             raise AssertionError(f"not done after {deadline} s\n{out}\n{err}") from None
         connections, calls = running.before
-        return Ran(
+        ran = Ran(
             code=running.process.returncode,
             events=[json.loads(line) for line in out.splitlines()],
             people=err,
@@ -103,6 +103,10 @@ class Bed:
             pct_calls=len(self.lab.pct_calls()) - calls,
             stdout=out,
         )
+        # the speed budget: one connection, and at most one pct, for every job there is
+        assert ran.connections <= 1, ran.people
+        assert ran.pct_calls <= max(1, running.targets), ran.people
+        return ran
 
     def log(self, job: Started) -> str:
         return job.log.read_text(errors="replace")
@@ -151,6 +155,7 @@ class Running:
     process: subprocess.Popen[str]
     before: tuple[int, int]
     at: float
+    targets: int
 
 
 def alive(pid: int, start: int) -> bool:

@@ -154,7 +154,7 @@ def test_exec_keeps_its_pid(lab: Lab, vmid: int, until: Callable[..., None]) -> 
     until(lambda: sleepers(lab, vmid))  # lxc-attach's first child only moves into the cgroup
     (inside,) = sleepers(lab, vmid)
     children = Path(f"/proc/{entering.pid}/task/{entering.pid}/children")
-    assert children.read_text().split() == [str(inside)]
+    until(lambda: children.read_text().split() == [str(inside)])
     assert f"/lxc/{vmid}/" in Path(f"/proc/{inside}/cgroup").read_text()
     entering.kill()  # reaches nothing inside: no signal is forwarded
     entering.wait()

@@ -53,15 +53,12 @@ GPU_FIELDS = {
     "memory.reserved": "memory.reserved [MiB]",
     "memory.used": "memory.used [MiB]",
     "memory.free": "memory.free [MiB]",
+    "temperature.gpu": "temperature.gpu",
     "utilization.gpu": "utilization.gpu [%]",
-    "mig.mode.current": "mig.mode.current",
-    "driver_version": "driver_version",
     "gpu_recovery_action": "gpu_recovery_action",
 }
 APP_FIELDS = {
     "gpu_uuid": "gpu_uuid",
-    "gpu_name": "gpu_name",
-    "gpu_bus_id": "gpu_bus_id",
     "pid": "pid",
     "process_name": "process_name",
     "name": "process_name",
@@ -216,9 +213,8 @@ def gpu_cells(knobs: Knobs, clients: list[Client], index: int) -> dict[str, str]
         "memory.reserved [MiB]": "0 MiB",
         "memory.used [MiB]": f"{used} MiB",
         "memory.free [MiB]": f"{max(0, knobs.total - used)} MiB",
+        "temperature.gpu": "41",
         "utilization.gpu [%]": "0 %",
-        "mig.mode.current": "Disabled",
-        "driver_version": "590.48.01",
         "gpu_recovery_action": "None",
     }
 
@@ -233,11 +229,8 @@ def process_name(pid: int | None) -> str:
 
 
 def app_cells(knobs: Knobs, client: Client) -> dict[str, str]:
-    gpu = gpu_cells(knobs, [], client.gpu)
     return {
-        "gpu_uuid": gpu["uuid"],
-        "gpu_name": gpu["name"],
-        "gpu_bus_id": gpu["pci.bus_id"],
+        "gpu_uuid": knobs.uuids[client.gpu],
         "pid": str(client.pid),
         "process_name": process_name(client.pid),
         "used_gpu_memory [MiB]": f"{client.mib} MiB",

@@ -1,0 +1,683 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetstop.core.family import Family, find, grow, standing
+from fleetstop.core.inventory import Job, Launch, Match
+from fleetstop.core.process import Process, ProcessId, ProcessTree
+from tests.core.trees import process, roles_of, told, tree
+
+TRAIN = Match(script="train.py")
+SPAWN = "python -c 'from multiprocessing.spawn import spawn_main' --multiprocessing-fork"
+TRACKER = "python -c 'from multiprocessing.resource_tracker import main'"
+
+
+def job(**keys: Any) -> Job:
+    return Job(name="train", **{"match": TRAIN, **keys})
+
+
+# The story, and the tree with the role that each should get.
+STORIES = [
+    (
+        "a plain trainer, started from a terminal",
+        """
+        1 init
+          100 'sshd: ada@pts/0'
+            110 -bash
+              120 python train.py                    => trainer
+              125 vim train.py
+        """,
+    ),
+    (
+        "a script around it",
+        """
+        100 'sshd: ada@pts/0'
+          110 bash run.sh                            => wrapper
+            120 python train.py # gpu                => trainer
+              130 python train.py # fork gpu         => worker
+              131 nvidia-smi                         => worker
+                132 sh -c x                          => worker
+        """,
+    ),
+    (
+        "tee stands aside",
+        """
+        100 'sshd: ada'
+          110 bash -c 'python train.py | tee log'    => wrapper
+            120 python train.py # 1>a                => trainer
+            121 tee log # 0<a
+        """,
+    ),
+    (
+        "a longer pipeline stands aside too",
+        """
+        110 bash -c 'zcat data | python train.py | grep -v warn | tee log'   => wrapper
+          119 zcat data # 1>z
+          120 python train.py # 0<z 1>a 2>a          => trainer
+          121 grep -v warn # 0<a 1>b
+          122 tee log # 0<b
+        """,
+    ),
+    (
+        "a script whose whole output is piped",
+        """
+        100 bash -c 'bash run.sh | tee log'          => wrapper
+          110 bash run.sh # 1>a                      => wrapper
+            120 python train.py # 1>a                => trainer
+          111 tee log # 0<a
+        """,
+    ),
+    (
+        "a stranger who only shares the same piped stdout is no partner",
+        """
+        100 bash -c 'python train.py & python serve.py' # 1>a
+          120 python train.py # 1>a                  => trainer
+          130 python serve.py # 1>a
+        """,
+    ),
+    (
+        "a second stranger child: this shell is not the job's alone",
+        """
+        110 bash run.sh
+          120 python train.py                        => trainer
+          130 python serve.py
+        """,
+    ),
+    (
+        "pipes that could not be seen prove nothing",
+        """
+        110 bash -c 'python train.py | tee log'
+          120 python train.py # unseen               => trainer
+          121 tee log # unseen
+        """,
+    ),
+    (
+        "a dead child of the script does not matter",
+        """
+        110 bash run.sh                              => wrapper
+          119 - # Z
+          120 python train.py                        => trainer
+        """,
+    ),
+    (
+        "pass-through programs up to the terminal's shell",
+        """
+        100 -bash
+          105 sudo timeout 9h uv run train.py        => wrapper
+            110 timeout 9h uv run train.py           => wrapper
+              115 uv run train.py                    => wrapper
+                120 python train.py                  => trainer
+        """,
+    ),
+    (
+        "fork workers look exactly like their trainer",
+        """
+        120 python train.py # gpu                    => trainer
+          130 python train.py # fork gpu             => worker
+            132 python train.py # fork gpu           => worker
+          131 python train.py # fork                 => worker
+        """,
+    ),
+    (
+        "a fork behind a renamed fork is still a worker",
+        """
+        120 python train.py # gpu                    => trainer
+          130 'train: loader' # fork                 => worker
+            131 python train.py # fork               => worker
+        """,
+    ),
+    (
+        "a fork of a program that the trainer started is no fork of the trainer",
+        """
+        120 python train.py # gpu=0                  => trainer
+          130 'sweep: train.py'                      => worker
+            131 python train.py # fork gpu=1         => trainer
+        """,
+    ),
+    (
+        "rank 0 is the parent of the other ranks",
+        """
+        110 bash run.sh                              => wrapper
+          120 python train.py # gpu=0                => trainer
+            121 python train.py # gpu=1 rank         => trainer
+              125 python train.py # fork gpu=1       => worker
+            122 python train.py # gpu=2 rank         => trainer
+        """,
+    ),
+    (
+        "ranks that run another script than the one matched",
+        """
+        120 python train.py # gpu=0                  => trainer
+          121 python _rank.py # gpu=1 rank           => trainer
+          122 python _log.py # rank                  => worker
+        """,
+    ),
+    (
+        "torchrun and its ranks",
+        """
+        100 -bash
+          110 python /opt/x/bin/torchrun train.py    => launcher
+            120 python -u train.py # gpu=0 rank      => trainer
+              125 python -u train.py # fork          => worker
+            121 python -u train.py # gpu=1 rank      => trainer
+        """,
+    ),
+    (
+        "accelerate, under a script, under a login",
+        """
+        100 sshd
+          105 bash run.sh                            => wrapper
+            110 python /opt/x/bin/accelerate launch train.py   => launcher
+              120 python train.py # gpu              => trainer
+        """,
+    ),
+    (
+        "a launcher with ranks on the CPU",
+        """
+        110 torchrun train.py                        => launcher
+          120 python train.py # rank                 => trainer
+          121 python train.py # rank                 => trainer
+        """,
+    ),
+    (
+        "spawn children train, the parent that matches only waits",
+        f"""
+        100 bash run.sh                              => wrapper
+          110 python train.py                        => launcher
+            119 {TRACKER}
+            120 {SPAWN} # gpu=0                      => trainer
+            121 {SPAWN} # gpu=1                      => trainer
+              125 {SPAWN} # fork gpu=1               => worker
+        """,
+    ),
+    (
+        "what stands between a matched parent and its ranks is the job's own",
+        """
+        110 python train.py                          => launcher
+          115 pool-starter                           => launcher
+            120 python _rank.py # gpu=0 rank         => trainer
+            121 python _rank.py # gpu=1 rank         => trainer
+        """,
+    ),
+    (
+        "a matched parent that waits, and matching children with GPUs",
+        """
+        110 python train.py --nproc 2                => launcher
+          120 python train.py --rank 0 # gpu=0       => trainer
+          121 python train.py --rank 1 # gpu=1       => trainer
+        """,
+    ),
+    (
+        "two trainers under one script are one job",
+        """
+        110 bash run.sh                              => wrapper
+          120 python train.py --a                    => trainer
+          121 python train.py --b                    => trainer
+        """,
+    ),
+    (
+        "two trees under one terminal are two",
+        """
+        100 -bash
+          110 bash a.sh                              => wrapper
+            120 python train.py --a                  => trainer
+          210 bash b.sh                              => wrapper/2
+            220 python train.py --b                  => trainer/2
+              230 python train.py --b # fork         => worker/2
+        """,
+    ),
+    (
+        "an orphaned worker is all that is left of the job, and the job still runs",
+        """
+        1 init
+          130 python train.py # fork                 => trainer
+        """,
+    ),
+    (
+        "one trainer, and the orphan of an earlier one: two trees",
+        """
+        1 init
+          100 bash run.sh                            => wrapper
+            120 python train.py # gpu                => trainer
+          130 python train.py # fork                 => trainer/2
+        """,
+    ),
+    (
+        "a dead trainer that nobody reaped is not running; its worker is",
+        """
+        110 bash run.sh
+          120 python train.py # Z
+        130 python train.py # fork gpu ppid=1        => trainer
+        """,
+    ),
+    (
+        "a leader that ended while another thread trains on",
+        """
+        110 bash run.sh                              => wrapper
+          120 python train.py # Z threads=2          => trainer
+        """,
+    ),
+    (
+        "a torn look: the parent is not there",
+        """
+        120 python train.py # ppid=77                => trainer
+          130 loader                                 => worker
+        """,
+    ),
+    (
+        "a torn look: two that are each other's parent",
+        """
+        110 bash run.sh # ppid=120                   => worker
+          120 python train.py                        => trainer
+        """,
+    ),
+    (
+        "a torn look: its own parent",
+        """
+        120 python train.py # ppid=120 gpu           => trainer
+          130 loader                                 => worker
+        """,
+    ),
+    (
+        "a torn look: a matched parent that is its own",
+        """
+        130 python train.py # ppid=130               => launcher
+          120 python train.py # gpu                  => trainer
+        """,
+    ),
+    (
+        "a torn look: forks in a circle",
+        """
+        120 python train.py # fork ppid=121 gpu      => trainer
+          121 python train.py # fork gpu             => trainer
+        """,
+    ),
+    (
+        "a trainer beyond the pipe, under a stranger, is its own tree",
+        """
+        110 bash -c 'python train.py | feed'         => wrapper
+          120 python train.py # 1>a                  => trainer
+          130 feed # 0<a
+            140 python train.py                      => trainer/2
+        """,
+    ),
+    (
+        "the first process of a container, with the container's number",
+        """
+        5000 python train.py # in=1                  => trainer
+          5001 loader # in=8                         => worker
+        """,
+    ),
+    ("nothing", "1 init\n  120 python eval.py"),
+]
+# What ends the chain: shown, never signalled.
+ENDS = [
+    "-bash",
+    "bash",
+    "tmux new-session -d 'python train.py'",
+    "'sshd: ada@notty'",
+    "/opt/x/bin/python /opt/x/bin/jupyter-lab",
+    "python -m ipykernel_launcher",
+    "/usr/bin/containerd-shim-runc-v2",
+    "/lib/systemd/systemd --user",
+    "/usr/sbin/cron -f",
+    "raylet",
+    "-",
+]
+
+
+@pytest.mark.parametrize(("story", "text"), STORIES, ids=[story for story, _ in STORIES])
+def test_who_is_family(story: str, text: str) -> None:
+    tale = told(text)
+    found = find(tale.tree, TRAIN, None)
+    assert roles_of(found) == tale.roles
+    assert found.unclear is None
+    assert found.leftovers == ()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_chain_ends(end: str) -> None:
+    tale = told(f"""
+        100 bash outer.sh
+          110 {end}
+            115 bash run.sh             => wrapper
+              120 python train.py       => trainer
+    """)
+    assert roles_of(find(tale.tree, TRAIN, None)) == tale.roles
+
+
+NO_GPU_PARENT = """
+    110 python train.py                 => {0}
+      120 python train.py               => {1}
+      121 python train.py               => {1}
+"""
+UNMATCHED_HOLDER = """
+    110 python train.py                 => {0}
+      120 raylet-worker # gpu           => {1}
+"""
+# the tree, the job's `trainers:`, the roles of parent and child, what cannot be told
+SAID = [
+    (NO_GPU_PARENT, None, "trainer", "trainer", "110 matches, and so does its own descendant 120"),
+    (NO_GPU_PARENT, "leaves", "launcher", "trainer", None),
+    (NO_GPU_PARENT, "all", "trainer", "trainer", None),
+    (UNMATCHED_HOLDER, None, "trainer", "worker", "below it 120 holds one and does not match"),
+    (UNMATCHED_HOLDER, "leaves", "trainer", "worker", None),
+    (UNMATCHED_HOLDER, "all", "trainer", "worker", None),
+]
+
+
+@pytest.mark.parametrize(("text", "said", "parent", "child", "unclear"), SAID)
+def test_who_trains_is_seen_or_said(
+    text: str, said: Any, parent: str, child: str, unclear: str | None
+) -> None:
+    tale = told(text.format(parent, child))
+    found = find(tale.tree, TRAIN, job(trainers=said))
+    assert roles_of(found) == tale.roles
+    assert (found.unclear or "").startswith("110 matches") is bool(unclear)
+    assert (unclear or "") in (found.unclear or "")
+
+
+def test_the_driver_s_list_counts_where_open_files_could_not_be_seen() -> None:
+    tale = told("""
+        110 python train.py # unseen        => launcher
+          120 python train.py # unseen      => trainer
+    """)
+    assert find(tale.tree, TRAIN, None).unclear is not None
+    found = find(tale.tree, TRAIN, None, gpu_pids=frozenset({120}))
+    assert (roles_of(found), found.unclear) == (tale.roles, None)
+
+
+def test_a_named_wrapper_and_one_that_outlives() -> None:
+    tale = told("""
+        100 -bash
+          110 babysit train         => wrapper
+            120 python train.py     => trainer
+    """)
+    assert roles_of(find(tale.tree, TRAIN, job(wrapper="babysit"))) == tale.roles
+    assert roles_of(find(tale.tree, TRAIN, job(wrapper="outlives"))) == {120: "trainer"}
+    assert roles_of(find(tale.tree, TRAIN, job())) == {120: "trainer"}
+
+
+def test_the_host_s_first_process_is_never_family() -> None:
+    """A plain host that is itself a container: everything descends from the trainer."""
+    box = tree("""
+        1 python train.py # gpu
+          7 python train.py # fork gpu
+          8 sshd
+            9 -bash
+    """)
+    found = find(box, TRAIN, None)
+    assert found.families == ()
+    assert "first process" in (found.unclear or "")
+    assert [each.id.pid for each in found.leftovers] == [1]  # never "not running"
+
+
+def test_a_container_process_is_known_by_its_own_number() -> None:
+    [family] = find(tree("7321 python train.py # in=312 born=900"), TRAIN, None).families
+    [kin] = family.members
+    assert (kin.id, kin.pid, kin.up_s) == (ProcessId(7321, 900), 312, 991.0)
+    assert kin.argv == ("python", "train.py")
+
+
+def test_a_member_without_words_is_shown_by_its_name() -> None:
+    [family] = find(tree("120 python train.py\n  130 - # comm=pt_main"), TRAIN, None).families
+    assert [kin.argv for kin in family.of("worker")] == [("[pt_main]",)]
+
+
+# A tree, and which sessions are the job's alone.
+SESSIONS = [
+    ("100 sshd\n  110 bash run.sh # leader\n    120 python train.py", {110}),
+    ("110 python train.py # leader\n  120 loader # leader", {110, 120}),
+    ("100 -bash # leader\n  110 bash run.sh\n    120 python train.py", set[int]()),
+    ("110 python train.py # sid=99", set[int]()),
+    ("110 python train.py # sid=0", set[int]()),
+    # a stranger in it: tee of the pipeline, or one who lost his parent
+    ("110 bash run.sh\n  120 python train.py # 1>a\n  121 tee log # 0<a", set[int]()),
+    ("110 bash run.sh\n  120 python train.py\n130 other # sid=110", set[int]()),
+]
+
+
+@pytest.mark.parametrize(("text", "alone"), SESSIONS)
+def test_sessions_that_hold_only_family(text: str, alone: set[int]) -> None:
+    [family] = find(tree(text), TRAIN, None).families
+    assert family.sessions == alone
+
+
+RUN_SH = job(launch=Launch(run=("./run.sh", "--all")))
+# A tree between two lives, the job, and who would start it again.
+BETWEEN = [
+    ("110 torchrun train.py\n120 python other.py", None, [110]),
+    ("110 python /opt/x/bin/accelerate launch /work/train.py", None, [110]),
+    ("110 torchrun eval.py", None, []),
+    ("110 tail -f train.py", None, []),
+    ("110 bash -c 'while true; do python train.py; sleep 5; done'\n  120 sleep 5", None, []),
+    ("110 ./run.sh --all", RUN_SH, [110]),
+    ("110 /bin/bash ./run.sh --all\n  120 sleep 5", RUN_SH, [110]),
+    ("110 /bin/bash -e ./run.sh --all", RUN_SH, [110]),
+    ("110 /bin/bash ./run.sh --all # Z", RUN_SH, []),
+    ("110 /bin/bash ./run.sh --some", RUN_SH, []),
+    ("110 vim -R -n ./run.sh --all", RUN_SH, []),
+    (
+        "110 bash -c 'while true; do python train.py; done'\n  120 sleep 5",
+        job(launch=Launch(run=("bash", "-c", "while true; do python train.py; done"))),
+        [110],
+    ),
+    ("110 python train.py # Z", job(launch=Launch()), []),
+]
+
+
+@pytest.mark.parametrize(("text", "one", "left"), BETWEEN)
+def test_between_two_lives(text: str, one: Job | None, left: list[int]) -> None:
+    found = find(tree(text), TRAIN, one)
+    assert found.families == ()
+    assert [each.id.pid for each in found.leftovers] == left
+
+
+BEFORE = """
+    100 'sshd: ada'
+      110 bash run.sh # leader
+        120 python train.py
+          130 loader
+"""
+SSH = """
+    100 'sshd: ada' # leader
+      110 -bash
+        120 python train.py
+          130 loader
+"""
+UNSEEN = """
+    120 python train.py # sid=100 ppid=100
+      130 loader
+"""
+PIPED = """
+    110 bash -c 'python train.py | tee log'
+      120 python train.py # 1>a
+        130 loader
+      140 tee log # 0<a
+"""
+# the story, the tree as fixed, the tree later, who joined
+BIRTHS = [
+    ("nobody", BEFORE, BEFORE, []),
+    ("a worker of the trainer", BEFORE, BEFORE + "          150 loader", [150]),
+    ("a worker's child", BEFORE, BEFORE + "            150 loader", [150]),
+    (
+        "a worker and its child",
+        BEFORE,
+        BEFORE + "          150 loader\n            160 sh -c x",
+        [150, 160],
+    ),
+    (
+        "both born in one tick, the child's number the smaller",
+        BEFORE,
+        BEFORE + "140 sh -c x # born=200 ppid=150\n150 loader # born=200 ppid=120",
+        [150, 140],
+    ),
+    ("a new trainer under the script", BEFORE, BEFORE + "        150 python train.py", []),
+    ("and its own child", BEFORE, BEFORE + "        150 python train.py\n          160 loader", []),
+    ("a stranger under the login", BEFORE, BEFORE + "      150 python train.py", []),
+    ("an orphan in the script's session", BEFORE, BEFORE + "150 loader # ppid=1 sid=110", [150]),
+    ("its parent was not seen", BEFORE, BEFORE + "150 loader # ppid=77 sid=110", [150]),
+    (
+        "and the child of that orphan",
+        BEFORE,
+        BEFORE + "150 x # ppid=1 sid=110\n  151 y",
+        [150, 151],
+    ),
+    (
+        "an orphan whose container's init took it",
+        BEFORE,
+        BEFORE + "90 init # in=1\n  150 loader # sid=110",
+        [150],
+    ),
+    (
+        "a living stranger between",
+        BEFORE,
+        BEFORE + "149 other # sid=9\n  150 loader # sid=110",
+        [],
+    ),
+    ("older than all of us", BEFORE, BEFORE + "150 loader # ppid=1 sid=110 born=50", []),
+    ("an orphan in another session", BEFORE, BEFORE + "150 loader # ppid=1 sid=9", []),
+    ("an orphan in no session at all", BEFORE, BEFORE + "150 loader # ppid=1 sid=0", []),
+    ("a second job of the same login", SSH, SSH + "        150 python train.py", []),
+    ("whose shell has ended", SSH, SSH + "150 python train.py # ppid=1 sid=100", []),
+    ("whose shell was never seen", UNSEEN, UNSEEN + "150 python train.py # ppid=1 sid=100", []),
+    ("an orphan where tee shares the session", PIPED, PIPED + "150 x # ppid=1 sid=110", []),
+    (
+        "a child of one that took the trainer's number",
+        BEFORE,
+        "120 other # born=500\n  150 loader # born=501",
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("story", "before", "later", "joined"), BIRTHS, ids=[story for story, *_ in BIRTHS]
+)
+def test_a_family_grows_only_by_birth(
+    story: str, before: str, later: str, joined: list[int]
+) -> None:
+    [family] = find(tree(before), TRAIN, None).families
+    grown = grow(family, tree(later))
+    assert grown.members[: len(family.members)] == family.members
+    fresh = grown.members[len(family.members) :]
+    assert [kin.id.pid for kin in fresh] == joined
+    assert {kin.role for kin in fresh} <= {"worker"}
+    assert grown.sessions == family.sessions
+    assert grow(grown, tree(later)) == grown
+
+
+def test_a_child_seen_alive_stays_when_its_parent_ends() -> None:
+    [family] = find(tree(BEFORE), TRAIN, None).families
+    grown = grow(family, tree(BEFORE + "          150 loader"))
+    later = tree("150 loader # ppid=1 sid=7\n  160 x")
+    assert [kin.id.pid for kin in standing(grown, later)] == [150]
+    assert grow(grown, later).members[-1].id.pid == 160
+
+
+def test_who_still_stands() -> None:
+    [family] = find(tree(BEFORE), TRAIN, None).families
+    later = tree("""
+        110 bash run.sh
+          120 - # Z
+        130 loader # born=999
+    """)
+    assert [kin.id.pid for kin in standing(family, later)] == [110]
+    half = tree("120 - # Z threads=2")
+    assert [kin.id.pid for kin in standing(family, half)] == [120]
+
+
+LINES = (
+    "python train.py",
+    "bash run.sh",
+    "bash -c 'python train.py | tee log'",
+    "torchrun train.py",
+    "tee log",
+    "-bash",
+    "timeout 9 python train.py",
+    SPAWN,
+    "-",
+)
+TAGS = ("gpu", "rank", "fork", "Z", "leader", "0<a", "1>a", "in=1", "in=7", "unseen")
+ROWS = st.tuples(
+    st.integers(0, 12),
+    st.integers(0, 13),
+    st.sampled_from(LINES),
+    st.lists(st.sampled_from(TAGS), max_size=3, unique=True),
+)
+TABLES = st.lists(ROWS, max_size=12)
+
+
+def table(rows: list[tuple[int, int, str, list[str]]]) -> ProcessTree:
+    """Any table at all: circles, missing parents, a first process below others."""
+    made = {pid: process(pid, line, None, [*tags, f"ppid={up}"]) for pid, up, line, tags in rows}
+    return ProcessTree(processes=made, uptime=1.0)
+
+
+def ancestors(seen: ProcessTree, pid: int) -> set[int]:
+    return {each.id.pid for each in seen.above(pid)}
+
+
+@given(TABLES, st.sampled_from([None, "leaves", "all"]))
+def test_whatever_the_table_only_relatives_are_family(rows: Any, said: Any) -> None:
+    seen = table(rows)
+    found = find(seen, TRAIN, job(trainers=said))
+    everyone = [kin for family in found.families for kin in family.members]
+    assert all(family.trainers for family in found.families)
+    assert all(kin.id.pid > 1 for kin in everyone)
+    assert len({kin.id for kin in everyone}) == len(everyone)
+    trainers = {kin.id.pid for kin in everyone if kin.role == "trainer"}
+    above = {at for pid in trainers for at in ancestors(seen, pid)}
+    for kin in everyone:
+        if kin.role == "worker":
+            assert ancestors(seen, kin.id.pid) & trainers
+        elif kin.role in ("wrapper", "launcher"):
+            assert kin.id.pid in above
+        else:
+            assert _may_train(seen, seen.processes[kin.id.pid])
+        assert seen.get(kin.id) is not None
+
+
+def _may_train(seen: ProcessTree, one: Process) -> bool:
+    matched = {p.id.pid for p in seen.processes.values() if p.argv == ("python", "train.py")}
+    return one.id.pid in matched or bool(one.gpus and ancestors(seen, one.id.pid) & matched)
+
+
+@given(TABLES)
+def test_whatever_runs_is_found_or_named(rows: Any) -> None:
+    """`not running` is never said of a table in which the script runs."""
+    seen = table(rows)
+    runs = [p for p in seen.processes.values() if p.argv == ("python", "train.py") and p.alive]
+    found = find(seen, TRAIN, None)
+    assert not runs or found.families or (found.unclear and found.leftovers)
+
+
+@given(TABLES, TABLES)
+def test_whatever_comes_later_only_joins_by_birth(rows: Any, more: Any) -> None:
+    seen, later = table(rows), table([*rows, *more])
+    for family in find(seen, TRAIN, None).families:
+        grown = grow(family, later)
+        kept = grown.members[: len(family.members)]
+        assert kept == family.members
+        known = {kin.id.pid for kin in family.of("trainer", "worker")}
+        for kin in grown.members[len(family.members) :]:
+            assert kin.id.pid > 1
+            assert kin.role == "worker"
+            assert kin.ppid in known or kin.sid in family.sessions or _new(grown, kin.ppid)
+
+
+def _new(family: Family, pid: int) -> bool:
+    return any(kin.id.pid == pid for kin in family.of("worker"))
+
+
+def test_the_builder_tells_what_it_is_told() -> None:
+    tale = told("7 a # in=3 born=9 sid=4\n  8 python t.py # gpu=1+2 rank => trainer\n")
+    assert tale.roles == {8: "trainer"}
+    child = tale.tree.processes[8]
+    assert (child.ppid, child.sid, child.gpus) == (7, 4, ("/dev/nvidia1", "/dev/nvidia2"))
+    assert msgspec.structs.asdict(tale.tree.processes[7])["inner"] == (3,)
