@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import assert_never
 
+from msgspec import Struct
+
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene
@@ -16,7 +18,17 @@ from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.joblog import LogTail, trains_on
-from fleetstop.core.ladder import End, Enter, Held, Ladder, Step, Wait, observe, was_sent
+from fleetstop.core.ladder import (
+    End,
+    Enter,
+    Held,
+    Ladder,
+    Step,
+    Wait,
+    earlier_marks,
+    observe,
+    was_sent,
+)
 from fleetstop.core.playbook import FOREVER
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
@@ -26,6 +38,14 @@ from fleetstop.core.verdict import Judged, Look, judge
 from fleetstop.errors import ConnectionLost, FrameTimedOut, RemoteFailed
 
 _CHANGED_TRIES = 50
+# an older temporary file is a leftover, not a save
+_FRESH_S = 60.0
+
+
+class _Files(Struct, frozen=True):
+    changed: tuple[str, ...] | None = None
+    temporary: tuple[str, ...] = ()
+    unseen: str | None = None
 
 
 class Climb:
@@ -37,6 +57,7 @@ class Climb:
         self._changed = 0
         self._gone: set[ProcessId] = set()
         self._told: Held | None = None
+        self._earlier = earlier_marks(scene.tree, ladder.past)
         self.ladder = ladder
         self.look = Look(at=scene.at, tree=scene.tree)
         self.judged: Judged | None = None
@@ -195,12 +216,13 @@ class Climb:
         place = self._scope.place
         if await place.is_frozen():
             raise place.frozen_error()
-        tree, (changed, seen) = await looks.together(self._tree(), self._files())
+        tree, files = await looks.together(self._tree(), self._files())
         return Look(
             at=self._scope.clock.now(),
             tree=tree,
-            changed=changed,
-            files_unseen=not seen,
+            changed=files.changed,
+            temporary=files.temporary,
+            files_unseen=files.unseen,
             trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.log),
         )
 
@@ -213,22 +235,25 @@ class Climb:
         fresh = born - members
         return await looks.add_argv(place, tree) if fresh else tree
 
-    async def _files(self) -> tuple[tuple[str, ...] | None, bool]:
-        """Checkpoint files that moved since the last listing, and whether that could be seen."""
+    async def _files(self) -> _Files:
+        """What moved below `checkpoints:` since the last listing; the log is read too."""
         job = self._scope.target.job
         if job is None or (job.checkpoints is None and job.log is None):
-            return None, True
+            return _Files()
         shell = await self._scope.place.inside()
         if job.log is not None:
             self.log = await looks.log(shell, job.log) or self.log
         if job.checkpoints is None:
-            return None, True
-        new, _ = await looks.listing(shell, job.checkpoints)
-        old = self.listing
+            return _Files()
+        new, now = await looks.listing(shell, job.checkpoints)
         if isinstance(new, Unseen):
-            return None, False
-        self.listing = new
-        return (ckpt.growing(old, new) if isinstance(old, Listing) else ()), True
+            return _Files(unseen=f"the checkpoints: {new.reason}")
+        old, self.listing = self.listing, new
+        fresh = [e for e in ckpt.temp_without_final(new) if now and now - e.mtime < _FRESH_S]
+        return _Files(
+            changed=ckpt.growing(old, new) if isinstance(old, Listing) else (),
+            temporary=tuple(each.path for each in fresh),
+        )
 
     def _judge(self, before: Look | None, now: Look) -> Judged:
         job = self._scope.target.job
@@ -242,7 +267,7 @@ class Climb:
             self.family,
             stop_signals=tuple(sorted(signals)),
             checkpoints=job.checkpoints if job else None,
-            heard=self.ladder.marks,
+            heard={**self._earlier, **self.ladder.marks},
         )
 
     def _remember_writers(self) -> None:

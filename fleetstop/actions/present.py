@@ -8,7 +8,7 @@ from fleetstop.actions.verify import records
 from fleetstop.core import redact
 from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen, indexes_of
-from fleetstop.core.ladder import Ladder
+from fleetstop.core.ladder import Ladder, earlier_marks
 from fleetstop.core.report import GpuRecord, Member
 from fleetstop.core.signals import Landing, worst
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
@@ -72,6 +72,7 @@ def first_judgement(scope: Scope, scene: Scene, family: Family, ladder: Ladder |
         family,
         stop_signals=signals,
         checkpoints=job.checkpoints if job else None,
+        heard=earlier_marks(scene.tree, ladder.past) if ladder is not None else None,
     )
 
 

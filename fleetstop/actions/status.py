@@ -7,12 +7,16 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, locate
+from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import blind, gpu_records, located, members
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family
 from fleetstop.core.inventory import Job, Match
+from fleetstop.core.ladder import earlier_marks
+from fleetstop.core.ledger import heard_before
+from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.report import CheckpointRecord, Outcome
-from fleetstop.core.verdict import ORDER, Judged, Look, judge
+from fleetstop.core.verdict import ORDER, Judged, Look, Mark, judge
 from fleetstop.errors import CouldNotLook
 
 BETWEEN_S = 0.25
@@ -74,6 +78,7 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
     tree = await looks.look(scope.place, scope.target.vmid)
     tree = await looks.add_detail(scope.place, tree, pids)
     first, second = Look(at=scene.at, tree=scene.tree), Look(at=scope.clock.now(), tree=tree)
+    marks = await _heard(scope, scene, tree)
     job = scope.target.job
     return {
         family: judge(
@@ -82,9 +87,21 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
             family,
             stop_signals=_stop_signals(job),
             checkpoints=job.checkpoints if job else None,
+            heard=marks,
         )
         for family in scene.found.families
     }
+
+
+async def _heard(scope: Scope, scene: Scene, tree: ProcessTree) -> dict[ProcessId, Mark]:
+    """Who has heard a signal of an earlier stop: it may have shut its ears since. Nobody where
+    the ledger cannot be read: a status does without."""
+    ids = frozenset(kin.id for family in scene.found.families for kin in family.trainers)
+    try:
+        ledger = await Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock).read()
+    except CouldNotLook:
+        return {}
+    return earlier_marks(tree, heard_before(ledger, ids, scope.run.id))
 
 
 def _stop_signals(job: Job | None) -> tuple[str, ...]:

@@ -151,8 +151,14 @@ def _families(
         for each in tree.below(pid):
             roles.setdefault(each.id.pid, "worker")
     _add_launchers(tree, roles, own - trainers)
-    _add_above(tree, roles, job.wrapper if job else None)
-    return tuple(_family(tree, {pid: roles[pid] for pid in pids}) for pids in _trees(tree, roles))
+    named = job.wrapper if job else None
+    _add_above(tree, roles, named)
+    # A wrapper that outlives the job joins its trees to one, and is left alone otherwise.
+    left = ("wrapper",) if named == "outlives" else ()
+    return tuple(
+        _family(tree, {pid: roles[pid] for pid in pids if roles[pid] not in left})
+        for pids in _trees(tree, roles)
+    )
 
 
 def _trees(tree: ProcessTree, roles: Mapping[int, Role]) -> list[list[int]]:

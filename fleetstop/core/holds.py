@@ -41,6 +41,13 @@ def reason(judged: Judged, *, after_signal: bool, clock: HoldClock | None) -> Wh
     return "stopping" if clock is None or clock.quiet_s < QUIET_S else None
 
 
+def facts_for(why: Why, judged: Judged) -> tuple[str, ...]:
+    """What is worth telling of a hold."""
+    if why == "unseen":
+        return judged.unseen
+    return judged.saves or judged.evidence
+
+
 def tick(clock: HoldClock | None, judged: Judged, why: Why, now: float) -> HoldClock:
     """The clock one look later."""
     if clock is None:

@@ -7,6 +7,10 @@ import re
 from msgspec import Struct
 
 _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
+# What a save prints. A periodic one made it a familiar shape, but it is no training step.
+_SAVER = re.compile(
+    r"sav(?:e|ed|ing)\b|checkpoint|ckpt|shard|\.(?:pt|pth|bin|tmp)\b|safetensors", re.I
+)
 
 
 class LogTail(Struct, frozen=True):
@@ -47,13 +51,14 @@ def shape(line: str) -> str:
 def trains_on(before: LogTail | None, now: LogTail | None) -> bool:
     """New lines of a shape the log was already repeating before the signal.
 
-    Needs the same shape with numbers at least twice before; a saver's own lines are new shapes.
+    Needs the same shape with numbers at least twice before; a saver's own lines do not count,
+    a periodic save may have printed them before.
     """
     if before is None or now is None or now.size <= before.size:
         return False
     known: dict[str, int] = {}
     for line in before.lines:
-        if "#" in shape(line):
+        if "#" in shape(line) and not _SAVER.search(line):
             known[shape(line)] = known.get(shape(line), 0) + 1
     steady = {each for each, count in known.items() if count >= 2}
     old = set(before.lines)

@@ -6,55 +6,41 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 from fleetstop.core.family import Family, grow, standing
-from fleetstop.core.holds import HoldClock, Why, exhausted, reason, tick
+from fleetstop.core.holds import HoldClock, Why, exhausted, facts_for, reason, tick
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import FOREVER, Playbook, Rung
-from fleetstop.core.process import ProcessId, ProcessTree
+from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.rungs import Consent, Send, Skip, Standing, WatchOn, decide
+from fleetstop.core.signals import NUMBERS
+from fleetstop.core.steps import End, Enter, Held, Step, Wait
 from fleetstop.core.verdict import Judged, Mark
+
+__all__ = [
+    "CALM_S",
+    "WORKERS_S",
+    "End",
+    "Enter",
+    "Held",
+    "Ladder",
+    "Step",
+    "Wait",
+    "begin",
+    "observe",
+    "standing_of",
+    "was_sent",
+    "watching_on",
+]
 
 CALM_S = 0.2
 """Two looks at least this far apart come before every signal."""
 WORKERS_S = 15.0
 """DataLoader workers poll their parent every 5 s (torch _utils/worker.py MP_STATUS_CHECK)."""
-
-Ending: TypeAlias = Literal["gone", "trainers_alive", "refused", "hold_over", "leftover"]
-
-
-class Enter(Struct, frozen=True):
-    rung: int
-    signal: str
-    to: str
-    wait_s: float
-
-
-class Wait(Struct, frozen=True):
-    """Look again after `seconds` at the latest, at once when a member ends."""
-
-    seconds: float
-
-
-class Held(Struct, frozen=True):
-    why: Why
-    evidence: tuple[str, ...]
-    over_wait: bool
-
-
-class End(Struct, frozen=True):
-    """The climb is over. `refused`: nothing was sent and only consent was missing;
-    `hold_over`: the hold ran out and a lossless ladder does not go past it."""
-
-    how: Ending
-    reason: str
-
-
-Step: TypeAlias = Enter | Send | Skip | WatchOn | Held | Wait | End
 
 
 class Ladder(Struct, frozen=True):
@@ -114,19 +100,23 @@ def observe(
 
 def was_sent(ladder: Ladder, send: Send, tree: ProcessTree, now: float) -> Ladder:
     """The signal is out: its rung's wait begins, and who heard it is remembered."""
-    marks = dict(ladder.marks)
-    if send.landing == "heard":
-        marks |= _marks(tree, {kin.id for kin in send.recipients})
+    # `send.landing` is the worst of them: in a fatal burst one may live on that heard it
+    heard = {kin.id for kin in send.recipients if _may_hear(tree.get(kin.id), send.signal)}
     return _with(
         ladder,
         sent=(*ladder.sent, send),
-        marks=marks,
+        marks={**ladder.marks, **_marks(tree, heard)},
         sent_at=now,
         clock=None,
         calm_since=None,
         rung=send.rung,
         headless_since=now if ladder.headless_since is not None else None,
     )
+
+
+def _may_hear(process: Process | None, signal: str) -> bool:
+    """Now, or once it lets go of a mask; a blocked signal waits."""
+    return process is not None and process.landing(signal) in ("heard", "blocked", None)
 
 
 def _marks(tree: ProcessTree, ids: set[ProcessId]) -> dict[ProcessId, Mark]:
@@ -137,6 +127,16 @@ def _marks(tree: ProcessTree, ids: set[ProcessId]) -> dict[ProcessId, Mark]:
             ignored = process.masks.ignored if process.masks else 0
             marks[each] = Mark(ignored=ignored, ticks=process.ticks)
     return marks
+
+
+def earlier_marks(tree: ProcessTree, past: Mapping[ProcessId, Heard]) -> dict[ProcessId, Mark]:
+    """Marks of those who heard an earlier run: what they heard, they did not ignore then."""
+    return {
+        each: Mark(
+            ignored=mark.ignored & ~(1 << (NUMBERS[past[each].signal] - 1)), ticks=mark.ticks
+        )
+        for each, mark in _marks(tree, set(past)).items()
+    }
 
 
 def _with(ladder: Ladder, **changes: object) -> Ladder:
@@ -173,14 +173,14 @@ def _before(
         if isinstance(decision, WatchOn):
             ladder = watching_on(ladder, decision, tree, now)
             return ladder, (*steps, decision, Wait(1.0))
-        ladder, last = _calm(ladder, decision, judged, now)
+        ladder, last = _calm(ladder, decision, tree, judged, now)
         return ladder, (*steps, *last)
     return ladder, (*steps, _exhausted(ladder))
 
 
 def watching_on(ladder: Ladder, decision: WatchOn, tree: ProcessTree, now: float) -> Ladder:
-    heard = {kin.id for kin in decision.recipients}
-    marks = {each: Mark(ignored=0, ticks=m.ticks) for each, m in _marks(tree, heard).items()}
+    heard = {kin.id: decision.heard for kin in decision.recipients}
+    marks = earlier_marks(tree, heard)
     return _with(
         ladder,
         watched=(*ladder.watched, decision),
@@ -191,27 +191,41 @@ def watching_on(ladder: Ladder, decision: WatchOn, tree: ProcessTree, now: float
 
 
 def _calm(
-    ladder: Ladder, send: Send, judged: Judged, now: float
+    ladder: Ladder, send: Send, tree: ProcessTree, judged: Judged, now: float
 ) -> tuple[Ladder, tuple[Step, ...]]:
-    """Hold the signal while anybody saves; send it after two calm looks."""
-    hold = ladder.playbook.hold
-    if hold is None:
+    """Hold the signal while anybody saves, or still obeys an earlier one; then two calm looks."""
+    if ladder.playbook.hold is None:
         return ladder, (send,)
-    why = reason(judged, after_signal=False, clock=ladder.clock)
+    asked = {*ladder.marks, *ladder.past}
+    obeys = any(kin.id in asked for kin in standing(ladder.family, tree) if kin.role == "trainer")
+    ladder, why, over = _hold(ladder, judged, now, after_signal=obeys)
     if why is not None:
-        clock = tick(ladder.clock, judged, why, now)
-        ladder = _with(ladder, clock=clock, calm_since=None)
-        if not exhausted(clock, hold, why):
-            held = Held(why, judged.saves or judged.evidence, over_wait=False)
-            return ladder, (held, Wait(0.5))
+        if not over:
+            held = Held(why, facts_for(why, judged), over_wait=False)
+            return _with(ladder, calm_since=None), (held, Wait(0.5))
         if ladder.playbook.lossless or ladder.consent != "given":
             return ladder, (_hold_over(ladder, why),)
-        return ladder, (send,)
+        send = msgspec.structs.replace(send, lossy=True)
     if ladder.calm_since is None:
         return _with(ladder, calm_since=now), (Wait(CALM_S),)
     if now - ladder.calm_since < CALM_S:
         return ladder, (Wait(CALM_S - (now - ladder.calm_since)),)
     return ladder, (send,)
+
+
+def _hold(
+    ladder: Ladder, judged: Judged, now: float, *, after_signal: bool
+) -> tuple[Ladder, Why | None, bool]:
+    """Why the next signal waits by this look, and whether that wait is used up.
+
+    One clock from one signal to the next: a hold that ran out does not begin again.
+    """
+    hold = ladder.playbook.hold
+    why = reason(judged, after_signal=after_signal, clock=ladder.clock) if hold else None
+    if hold is None or why is None:
+        return ladder, None, False
+    clock = tick(ladder.clock, judged, why, now)
+    return _with(ladder, clock=clock), why, exhausted(clock, hold, why)
 
 
 def _after(
@@ -223,15 +237,11 @@ def _after(
     if rung.wait_s == FOREVER or waited < rung.wait_s:
         left = rung.wait_s - waited
         return ladder, (*_held(judged, ladder, over_wait=False), Wait(min(1.0, max(0.05, left))))
-    hold = ladder.playbook.hold
-    why = reason(judged, after_signal=True, clock=ladder.clock) if hold is not None else None
-    if hold is not None and why is not None:
-        clock = tick(ladder.clock, judged, why, now)
-        ladder = _with(ladder, clock=clock)
-        if not exhausted(clock, hold, why):
-            return ladder, (*_held(judged, ladder, over_wait=True, why=why), Wait(1.0))
-        if ladder.playbook.lossless:
-            return ladder, (_hold_over(ladder, why),)
+    ladder, why, over = _hold(ladder, judged, now, after_signal=True)
+    if why is not None and not over:
+        return ladder, (*_held(judged, ladder, over_wait=True, why=why), Wait(1.0))
+    if why is not None and ladder.playbook.lossless:
+        return ladder, (_hold_over(ladder, why),)
     return _before(_next_rung(ladder), tree, judged, now)
 
 
@@ -242,13 +252,11 @@ def _held(
     found = why or reason(judged, after_signal=True, clock=ladder.clock)
     if found is None or (found == "stopping" and not over_wait and judged.verdict != "stopping"):
         return ()
-    return (Held(found, judged.saves or judged.evidence, over_wait),)
+    return (Held(found, facts_for(found, judged), over_wait),)
 
 
 def _next_rung(ladder: Ladder) -> Ladder:
-    return _with(
-        ladder, rung=ladder.rung + 1, entered=False, sent_at=None, calm_since=None, clock=None
-    )
+    return _with(ladder, rung=ladder.rung + 1, entered=False, sent_at=None, calm_since=None)
 
 
 def _exhausted(ladder: Ladder) -> End:
@@ -260,8 +268,12 @@ def _exhausted(ladder: Ladder) -> End:
 
 
 def _hold_over(ladder: Ladder, why: Why) -> End:
-    doing = {"saving": "still saving", "stopping": "still shutting down"}.get(why, "unseen")
-    return End("hold_over", f"it is {doing} and the hold ran out; nothing more is sent")
+    doing = {
+        "saving": "it is still saving",
+        "stopping": "it is still shutting down",
+        "unseen": "it may be saving, which could not be seen,",
+    }[why]
+    return End("hold_over", f"{doing} and the hold ran out; nothing more is sent")
 
 
 def _headless(
@@ -270,37 +282,55 @@ def _headless(
     """The last trainer is gone: the rest gets time, then the playbook's tree rung if agreed."""
     since = ladder.headless_since
     if since is None:
-        ladder, since = _with(ladder, headless_since=now, clock=None), now
-    hold = ladder.playbook.hold
-    why = reason(judged, after_signal=False, clock=ladder.clock) if hold is not None else None
-    if hold is not None and why is not None:
-        clock = tick(ladder.clock, judged, why, now)
-        ladder = _with(ladder, clock=clock)
-        if not exhausted(clock, hold, why):
-            return ladder, (Held(why, judged.saves or judged.evidence, over_wait=False), Wait(0.5))
+        since = now
+        ladder = _with(ladder, headless_since=now, clock=None, calm_since=None, entered=False)
+    ladder, why, over = _hold(ladder, judged, now, after_signal=False)
+    if why is not None and not over:
+        held = Held(why, facts_for(why, judged), over_wait=False)
+        # who has just saved needs time to leave, too
+        return _with(ladder, calm_since=None, headless_since=now), (held, Wait(0.5))
+    left = _grace(ladder, tree) - (now - since)
+    if left > 0:
+        return ladder, (Wait(min(1.0, max(0.05, left))),)
+    return _sweep(ladder, tree, judged, now)
+
+
+def _grace(ladder: Ladder, tree: ProcessTree) -> float:
+    """A tree rung gets its own wait while somebody it reached still stands."""
     last = ladder.sent[-1] if ladder.sent else None
-    swept = last is not None and last.to == "tree"
-    grace = last.wait_s if last is not None and swept else WORKERS_S
-    if now - since < grace:
-        return ladder, (Wait(min(1.0, max(0.05, grace - (now - since)))),)
-    workers = any(kin.role == "worker" for kin in standing(ladder.family, tree))
-    if workers and not swept:
-        ladder, step = _sweep(ladder, tree)
-        return ladder, (step,)
-    return ladder, (_leftover(ladder, tree),)
+    alive = {kin.id for kin in standing(ladder.family, tree)}
+    if last is not None and last.to == "tree" and any(k.id in alive for k in last.recipients):
+        return last.wait_s
+    return WORKERS_S
 
 
-def _sweep(ladder: Ladder, tree: ProcessTree) -> tuple[Ladder, Step]:
+def _sweep(
+    ladder: Ladder, tree: ProcessTree, judged: Judged, now: float
+) -> tuple[Ladder, tuple[Step, ...]]:
+    steps: list[Step] = []
     for index in range(ladder.rung, len(ladder.playbook.ladder)):
         rung: Rung = ladder.playbook.ladder[index]
         if rung.to != "tree":
             continue
         decision = decide(index, rung, standing_of(ladder, tree))
-        if isinstance(decision, Send):
-            return ladder, decision
         if isinstance(decision, Skip):
             ladder = _with(ladder, skipped=(*ladder.skipped, decision))
-    return ladder, _leftover(ladder, tree)
+            steps.append(decision)
+        elif isinstance(decision, Send) and _first_burst(ladder, decision):
+            if not ladder.entered or ladder.rung != index:
+                steps.append(Enter(index, decision.signal, decision.to, decision.wait_s))
+            ladder, last = _calm(
+                _with(ladder, rung=index, entered=True), decision, tree, judged, now
+            )
+            return ladder, (*steps, *last)
+    return ladder, (*steps, _leftover(ladder, tree))
+
+
+def _first_burst(ladder: Ladder, send: Send) -> bool:
+    """A tree rung is sent once, and once more to wrappers whose job has ended meanwhile."""
+    reached = {kin.id for s in ladder.sent if s.rung == send.rung for kin in s.recipients}
+    above = all(kin.role in ("wrapper", "launcher") for kin in send.recipients)
+    return not reached or (above and not any(kin.id in reached for kin in send.recipients))
 
 
 def _leftover(ladder: Ladder, tree: ProcessTree) -> End:

@@ -6,6 +6,7 @@ One file per run, written only by it. Lines: `header TEXT`, `stamp UPTIME`, `sin
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
 
@@ -54,16 +55,15 @@ class Heard(Struct, frozen=True):
 def parse_ledger(data: bytes) -> Ledger | None:
     """The answer of `ledger`; None where even the clock line is missing."""
     head, _, body = data.decode("utf-8", "backslashreplace").partition("\n")
-    if not head.startswith("uptime:"):
+    uptime = _seconds(head.removeprefix("uptime:")) if head.startswith("uptime:") else None
+    if uptime is None:
         return None
     files: dict[str, list[str]] = {}
     for line in body.split("\n"):
         found = _LINE.match(line)
         if found is not None:
             files.setdefault(posixpath.basename(found[1]), []).append(found[2])
-    return Ledger(
-        uptime=float(head[7:]), runs=tuple(_run(name, lines) for name, lines in files.items())
-    )
+    return Ledger(uptime=uptime, runs=tuple(_run(name, lines) for name, lines in files.items()))
 
 
 def _run(name: str, lines: list[str]) -> RunFile:
@@ -96,9 +96,10 @@ def _sent(run: str, words: list[str]) -> list[Sent]:
 
 def _seconds(text: str) -> float | None:
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         return None
+    return found if math.isfinite(found) else None  # an endless stamp would lock for good
 
 
 def undecided(ledger: Ledger, me: str) -> bool:
@@ -119,12 +120,13 @@ def _live(ledger: Ledger, run: RunFile) -> bool:
 def heard_before(ledger: Ledger, ids: frozenset[ProcessId], me: str) -> dict[ProcessId, Heard]:
     """What each of these has heard from other runs; the latest one counts.
 
-    A line stands before its signal is sent, so a line is taken for a signal.
+    A line stands before its signal is sent, so a line is taken for a signal. Its landing is the
+    worst of all recipients: whoever lives on after a fatal one may be the one that heard it.
     """
     heard: dict[ProcessId, Heard] = {}
     for run in ledger.runs:
         for sent in run.sends if run.run != me else ():
-            if sent.landing != "heard":
+            if sent.signal == "KILL":
                 continue
             for each in set(sent.ids) & ids:
                 ago = max(0.0, ledger.uptime - sent.uptime)

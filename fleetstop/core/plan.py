@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
+from fleetstop.core.family import grow
 from fleetstop.core.ladder import Ladder, standing_of, was_sent, watching_on
 from fleetstop.core.playbook import FOREVER
 from fleetstop.core.process import ProcessTree
@@ -13,6 +16,7 @@ from fleetstop.core.rungs import Send, Skip, WatchOn, decide
 
 def plan(ladder: Ladder, tree: ProcessTree) -> tuple[PlannedStep, ...]:
     """What this ladder would do from here, by the same decisions; sends and changes nothing."""
+    ladder = msgspec.structs.replace(ladder, family=grow(ladder.family, tree))
     steps: list[PlannedStep] = []
     for index, rung in enumerate(ladder.playbook.ladder):
         decision = decide(index, rung, standing_of(ladder, tree))

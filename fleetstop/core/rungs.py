@@ -41,7 +41,7 @@ class Skip(Struct, frozen=True):
 
 
 class WatchOn(Struct, frozen=True):
-    """An earlier run has sent this signal already; its effect is awaited, nothing repeated."""
+    """An earlier run has sent `signal` already; its effect is awaited, nothing repeated."""
 
     rung: int
     signal: str
@@ -112,6 +112,12 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
 
     if not reached:
         return skip(f"nobody is left for it ({rung.to})")
+    if any(kin.id.pid <= 1 or kin.pid <= 1 for kin in reached):
+        return skip("it would reach PID 1, which is never signalled")
+    earlier = _heard_earlier(rung.to, reached, here)
+    if signal != "KILL" and earlier is not None and _awaited(signal, earlier, here):
+        # before its landing: a trainer that shuts down may ignore now what it has heard
+        return WatchOn(index, earlier.signal, rung.to, reached, earlier, rung.wait_s)
     seen = [(kin, here.tree.processes[kin.id.pid]) for kin in reached]
     landings = [process.landing(signal) for _, process in seen]
     if any(each is None for each in landings):
@@ -119,13 +125,11 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     how = worst([each for each in landings if each is not None])
     if signal != "KILL":
         if traced := [
-            f"{kin.pid} (by host PID {p.tracer})" for kin, p in seen if p.tracer and p.state == "t"
+            f"{kin.pid} (by host PID {p.tracer or 'unseen'})" for kin, p in seen if p.state == "t"
         ]:
             return skip(f"held by a tracer: {', '.join(traced)}; it would only wait there", how)
         if how in ("ignored", "blocked"):
             return skip(_unheard(signal, how, seen), how)
-        if (earlier := _same_signal_heard(signal, rung.to, reached, here)) is not None:
-            return WatchOn(index, signal, rung.to, reached, earlier, rung.wait_s)
     cost = _cost(signal, rung.to, how, reached, here)
     if cost is not None:
         if here.lossless or here.consent == "refused":
@@ -144,16 +148,18 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     )
 
 
-def _same_signal_heard(
-    signal: str, to: str, reached: tuple[Kin, ...], here: Standing
-) -> Heard | None:
-    """An earlier run's same signal to every trainer this rung reaches; the latest of them."""
-    trainers = [kin for kin in reached if kin.role == "trainer"]
-    past = [here.past.get(kin.id) for kin in trainers if kin.id not in here.heard]
-    if to != "trainers" or len(past) < len(trainers):
+def _heard_earlier(to: str, reached: tuple[Kin, ...], here: Standing) -> Heard | None:
+    """The latest signal of earlier runs, where every trainer this rung is for has heard one."""
+    earlier = [here.past.get(kin.id) for kin in reached if kin.id not in here.heard]
+    past = [each for each in earlier if each is not None]
+    if to != "trainers" or len(past) < len(reached):
         return None
-    same = [each for each in past if each is not None and each.signal == signal]
-    return min(same, key=lambda each: each.ago_s) if past and len(same) == len(past) else None
+    return min(past, key=lambda each: each.ago_s)
+
+
+def _awaited(signal: str, earlier: Heard, here: Standing) -> bool:
+    """Another signal than the one heard may follow by consent only; the same never does."""
+    return earlier.signal == signal or here.lossless or here.consent != "given"
 
 
 def _unheard(signal: str, how: Landing, seen: list[tuple[Kin, Process]]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
 from fleetstop.core.family import Family, Kin
-from fleetstop.core.process import OpenFile, Process, ProcessId, ProcessTree
+from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.saving import saves_of
 from fleetstop.core.signals import has
 
 Verdict: TypeAlias = Literal[
@@ -28,20 +27,20 @@ Verdict: TypeAlias = Literal[
 ]
 # Worst first; the order is part of the contract.
 ORDER: tuple[str, ...] = get_args(Verdict)
-_NOT_A_SAVE = re.compile(r"\.(log|out|err|jsonl|wandb|csv|txt)$|^events\.out\.tfevents|\.wandb$")
 _MIB = 1024
 
 
 class Look(Struct, frozen=True):
     """One look at a job. `at`: monotonic seconds. `changed`: checkpoint files that grew or
-    appeared since the look before, None where none are declared; `files_unseen`: they are,
-    and could not be listed."""
+    appeared since the look before, None where none are declared; `files_unseen`: why
+    they could not be listed. `temporary`: fresh ones whose final name is missing."""
 
     at: float
     tree: ProcessTree
     frozen: bool = False
     changed: tuple[str, ...] | None = None
-    files_unseen: bool = False
+    temporary: tuple[str, ...] = ()
+    files_unseen: str | None = None
     trains_on: bool = False
 
 
@@ -62,6 +61,7 @@ class Judged(Struct, frozen=True):
     saving: bool | None
     saves: tuple[str, ...]
     written: int
+    unseen: tuple[str, ...] = ()
     moves_cpu: bool = False
     moves_memory: bool = False
     moves_bytes: bool = False
@@ -79,7 +79,9 @@ def judge(
 ) -> Judged:
     """`stop_signals`: what this job may be asked with; `heard`: who heard a signal of ours."""
     heard = heard or {}
-    saves, unseen = _saves(before, now, family, checkpoints)
+    then = before.tree if before else None
+    saves, unseen = saves_of(then, now.tree, family, checkpoints, now.changed or (), now.temporary)
+    unseen += [now.files_unseen] if now.files_unseen else []
     motion = _motion(before, now, family)
     said: dict[ProcessId, Verdict] = {}
     evidence: dict[ProcessId, tuple[str, ...]] = {}
@@ -97,6 +99,7 @@ def judge(
         members=said,
         saving=True if saves else (None if unseen else False),
         saves=tuple(save.text for save in saves),
+        unseen=tuple(unseen),
         written=sum(save.size for save in saves) + motion.written,
         moves_cpu=motion.cpu,
         moves_memory=motion.memory,
@@ -145,72 +148,6 @@ def _written(process: Process) -> int | None:
     return process.detail.written if process.detail else None
 
 
-class Save(Struct, frozen=True):
-    pid: int
-    text: str
-    size: int
-
-
-def _saves(
-    before: Look | None, now: Look, family: Family, checkpoints: str | None
-) -> tuple[list[Save], bool]:
-    """Who writes a checkpoint now, and whether somebody's files could not be seen."""
-    saves: list[Save] = []
-    unseen = now.files_unseen
-    for kin in family.members:
-        process = now.tree.get(kin.id)
-        if process is None or process.zombie:
-            continue
-        files = process.detail.files if process.detail else None
-        if files is None:
-            unseen = True
-            continue
-        old = before.tree.get(kin.id) if before else None
-        for file in files:
-            if file.writable_file and not _NOT_A_SAVE.search(posixpath.basename(file.target)):
-                grown = _grown(file, old)
-                if grown or _under(file.target, checkpoints):
-                    saves.append(_save(kin, file, grown))
-    known = {posixpath.basename(save.text.split(" ")[0]) for save in saves}
-    for path in now.changed or ():
-        if posixpath.basename(path) not in known:
-            saves.append(Save(pid=0, text=f"{posixpath.basename(path)} growing", size=0))
-    return saves, unseen
-
-
-def _save(kin: Kin, file: OpenFile, grown: bool) -> Save:
-    name = posixpath.basename(file.target).replace(" (deleted)", "")
-    size = file.pos or 0
-    moving = ", growing" if grown else ""
-    return Save(
-        pid=kin.pid, text=f"{name} open for writing by {kin.pid}{_size(size)}{moving}", size=size
-    )
-
-
-def _size(count: int) -> str:
-    if count <= 0:
-        return ""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= scale:
-            return f", {count / scale:.1f} {unit}"
-    return f", {count} bytes"
-
-
-def _grown(file: OpenFile, old: Process | None) -> bool:
-    files = old.detail.files if old is not None and old.detail else None
-    for each in files or ():
-        if each.fd == file.fd and each.target == file.target:
-            return (file.pos or 0) > (each.pos or 0)
-    # opened since the look before and already written to
-    return files is not None and (file.pos or 0) > 0
-
-
-def _under(path: str, directory: str | None) -> bool:
-    if directory is None:
-        return False
-    return path.startswith(posixpath.normpath(directory) + "/")
-
-
 def _member(
     kin: Kin,
     now: Look,
@@ -231,10 +168,11 @@ def _member(
     if process.suspended:
         return "suspended", (_why_suspended(kin, process),)
     if mark is not None:
-        stopping = _stopping(kin, process, mark, motion)
         if writer:
             return "saving", ()
-        if stopping:
+        if now.trains_on:
+            return "busy", ("new steps in the log after the signal: it trains on",)
+        if stopping := _stopping(kin, process, mark, motion):
             return "stopping", stopping
     elif kin.role == "trainer" and (why := deafness(process, stop_signals)):
         return "deaf", (f"{kin.pid} {why}",)

@@ -403,6 +403,17 @@ def test_a_named_wrapper_and_one_that_outlives() -> None:
     assert roles_of(find(tale.tree, TRAIN, job())) == {120: "trainer"}
 
 
+def test_a_wrapper_that_outlives_joins_its_trainers_and_is_left_alone() -> None:
+    tale = told("""
+        110 bash run.sh
+          120 python train.py     => trainer
+          121 python train.py     => trainer
+    """)
+    found = find(tale.tree, TRAIN, job(wrapper="outlives"))
+    assert roles_of(found) == tale.roles
+    assert len(found.families) == 1
+
+
 def test_the_host_s_first_process_is_never_family() -> None:
     """A plain host that is itself a container: everything descends from the trainer."""
     box = tree("""
@@ -452,7 +463,7 @@ RUN_SH = job(launch=Launch(run=("./run.sh", "--all")))
 # A tree between two lives, the job, and who would start it again.
 BETWEEN = [
     ("110 torchrun train.py\n120 python other.py", None, [110]),
-    ("110 python /opt/x/bin/accelerate launch /work/train.py", None, [110]),
+    ("110 python /opt/x/bin/accelerate launch /job/train.py", None, [110]),
     ("110 torchrun eval.py", None, []),
     ("110 tail -f train.py", None, []),
     ("110 bash -c 'while true; do python train.py; sleep 5; done'\n  120 sleep 5", None, []),

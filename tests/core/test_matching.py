@@ -99,7 +99,7 @@ DECOYS = [
     "less train.py",
     "tail -f train.py",
     "tail -f train.py.log",
-    "cat /work/train.py",
+    "cat /job/train.py",
     "python monitor.py --watch train.py",
     "monitor.py --watch train.py",
     "bash -c 'python train.py'",
@@ -145,26 +145,26 @@ def test_what_only_names_the_script_is_not_the_job(line: str) -> None:
 
 # wanted, the command line, its directory, whether it is the one
 PATHS = [
-    ("/work/train.py", "python train.py", "/work", True),
-    ("/work/train.py", "python ./train.py", "/work", True),
-    ("/work/train.py", "python ../work/train.py", "/work", True),
-    ("/work/train.py", "python /work/train.py", "/", True),
-    ("/work//./train.py", "python /work/train.py", "/", True),
-    ("/work/train.py", "python train.py", "/elsewhere", False),
-    ("/work/train.py", "python /work2/train.py", "/work", False),
-    ("/work/train.py", "python sub/train.py", "/work", False),
-    ("sub/train.py", "python train.py", "/work/sub", True),
+    ("/job/train.py", "python train.py", "/job", True),
+    ("/job/train.py", "python ./train.py", "/job", True),
+    ("/job/train.py", "python ../job/train.py", "/job", True),
+    ("/job/train.py", "python /job/train.py", "/", True),
+    ("/job//./train.py", "python /job/train.py", "/", True),
+    ("/job/train.py", "python train.py", "/elsewhere", False),
+    ("/job/train.py", "python /job2/train.py", "/job", False),
+    ("/job/train.py", "python sub/train.py", "/job", False),
+    ("sub/train.py", "python train.py", "/job/sub", True),
     ("sub/train.py", "python /srv/sub/train.py", "/", True),
-    ("sub/train.py", "python sub/train.py", "/work", True),
+    ("sub/train.py", "python sub/train.py", "/job", True),
     ("sub/train.py", "python /srv/mysub/train.py", "/", False),
-    ("sub/train.py", "python train.py", "/work", False),
-    ("./train.py", "python train.py", "/work", True),
+    ("sub/train.py", "python train.py", "/job", False),
+    ("./train.py", "python train.py", "/job", True),
     ("train.py", "python /any/where/train.py", "/", True),
     # a redeploy replaced the directory under the running job
-    ("/work/train.py", "python train.py", "/work (deleted)", True),
+    ("/job/train.py", "python train.py", "/job (deleted)", True),
     # where it stands cannot be seen
     ("sub/train.py", "python sub/train.py", None, True),
-    ("/work/train.py", "python train.py", None, False),
+    ("/job/train.py", "python train.py", None, False),
 ]
 
 
@@ -287,8 +287,8 @@ def test_pgrep_seen_matching_its_own_shell() -> None:
 
 MENTIONS = [
     (TRAIN, "torchrun train.py", True),
-    (TRAIN, "torchrun /work/train.py", True),
-    (Match(script="/work/train.py"), "torchrun train.py", True),
+    (TRAIN, "torchrun /job/train.py", True),
+    (Match(script="/job/train.py"), "torchrun train.py", True),
     (TRAIN, "torchrun eval.py", False),
     (TRAIN, "train.py", False),
     (Match(module="pkg.train"), "torchrun -m pkg.train", True),
@@ -331,7 +331,7 @@ SCENE = tree("""
 # All that could decide about the job is looked at closely; strangers are not worth the time.
 CLOSER = [
     (TRAIN, {1, 100, 110, 120, 130, 140}),
-    (Match(script="/work/train.py"), {1, 100, 110, 120, 130, 140}),
+    (Match(script="/job/train.py"), {1, 100, 110, 120, 130, 140}),
     (Match(script="absent.py"), set[int]()),
     (Match(pid=210), {1, 200, 210, 220}),
     (Match(gpu=True), set(SCENE.processes)),
@@ -345,7 +345,7 @@ def test_who_is_worth_a_closer_look(match: Match, pids: set[int]) -> None:
 
 def test_a_path_is_not_decided_before_the_closer_look() -> None:
     blind = tree("120 python train.py # unseen")
-    assert needs_detail(Match(script="/work/train.py"), blind, frozenset()) == {120}
+    assert needs_detail(Match(script="/job/train.py"), blind, frozenset()) == {120}
 
 
 def test_a_torn_look_has_parents_that_are_not_there() -> None:

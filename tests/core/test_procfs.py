@@ -500,10 +500,10 @@ FLAGS = [
 def test_flags_are_octal(flags: str, writing: bool) -> None:
     data = (
         f"/proc/10/fdinfo/5:pos:\t77\n/proc/10/fdinfo/5:flags:\t{flags}\n\0"
-        "/proc/10/fd/5\0/work/model.pt\0/proc/10/cwd\0/work\0"
+        "/proc/10/fd/5\0/job/model.pt\0/proc/10/cwd\0/work\0"
     )
     [file] = parse_detail(data.encode())[10].files or ()
-    assert (file.fd, file.target, file.pos) == (5, "/work/model.pt", 77)
+    assert (file.fd, file.target, file.pos) == (5, "/job/model.pt", 77)
     assert file.writable_file is writing
 
 
@@ -516,9 +516,9 @@ def test_flags_that_were_measured() -> None:
 
 # What is open for writing, and whether it can be a checkpoint
 TARGETS = [
-    (5, "/work/model.pt", True),
-    (5, "/work/model.pt (deleted)", True),
-    (2, "/work/model.pt", False),
+    (5, "/job/model.pt", True),
+    (5, "/job/model.pt (deleted)", True),
+    (2, "/job/model.pt", False),
     (5, "/dev/shm/x", False),
     (5, "/proc/self/mem", False),
     (5, "/memfd:x (deleted)", False),

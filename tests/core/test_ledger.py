@@ -1,0 +1,149 @@
+"""The lock directory's text: who holds it, what each trainer has heard, what may be forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetstop.core.ledger import (
+    Heard,
+    Ledger,
+    heard_before,
+    holder,
+    parse_ledger,
+    spent,
+    undecided,
+)
+from fleetstop.core.process import ProcessId
+
+ME = ProcessId(26982, 4711)
+OTHER = ProcessId(26983, 4712)
+
+
+def ledger(uptime: float, **files: str) -> Ledger:
+    """`files`: run -> its lines, separated by `; `."""
+    body = "".join(
+        f"/run/lock/fleetstop.200/{run}:{line}\n"
+        for run, text in files.items()
+        for line in text.split("; ")
+    )
+    found = parse_ledger(f"uptime:{uptime}\n{body}".encode())
+    assert found is not None
+    return found
+
+
+def test_parse() -> None:
+    text = "header ops@laptop; stamp 90; since 91.5; send 1 INT heard 92.25 26982:4711 26983:4712"
+    found = ledger(100.0, a=text).runs[0]
+    assert (found.run, found.header, found.since, found.stamp) == ("a", "ops@laptop", 91.5, 91.5)
+    assert (found.sends[0].signal, found.sends[0].uptime) == ("INT", 92.25)
+    assert found.sends[0].ids == (ME, OTHER)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"nonsense\n", b"uptime:\n", b"uptime:soon\n", b"uptime:nan"]
+)
+def test_without_a_clock_there_is_no_ledger(data: bytes) -> None:
+    assert parse_ledger(data) is None
+
+
+def test_an_empty_directory() -> None:
+    assert parse_ledger(b"uptime:5.5\n") == Ledger(uptime=5.5, runs=())
+
+
+@given(st.binary(max_size=60))
+def test_no_line_is_a_fault(data: bytes) -> None:
+    found = parse_ledger(b"uptime:5\n/run/lock/fleetstop.200/a:" + data + b"\n")
+    assert found is not None
+    holder(found)
+    undecided(found, "b")
+    heard_before(found, frozenset({ME}), "b")
+    spent(found, frozenset(), "b")
+
+
+@pytest.mark.parametrize("stamp", ["inf", "nan", "-inf", "soon", ""])
+def test_an_endless_stamp_is_none(stamp: str) -> None:
+    assert holder(ledger(100.0, a=f"header x; since 5; stamp {stamp}")) is None
+
+
+def test_a_line_cut_by_a_full_disk_gives_what_it_holds() -> None:
+    found = ledger(100.0, a="since 91; send 1 INT heard 92 26982:4711 2698; send 2; send 3 TERM")
+    assert [sent.ids for sent in found.runs[0].sends] == [(ME,)]
+
+
+def test_the_earliest_live_claim_holds_the_lock() -> None:
+    both = ledger(100.0, a="since 95; stamp 99", b="since 90; stamp 99")
+    assert (found := holder(both)) is not None
+    assert found.run == "b"
+    stale = ledger(121.0, a="since 95; stamp 120", b="since 90; stamp 91")
+    assert (found := holder(stale)) is not None
+    assert found.run == "a"
+    assert holder(ledger(200.0, a="since 95; stamp 99")) is None
+
+
+def test_thirty_seconds_after_the_last_stamp_it_is_free() -> None:
+    assert holder(ledger(119.9, a="since 80; stamp 90")) is not None
+    assert holder(ledger(120.0, a="since 80; stamp 90")) is None
+
+
+def test_two_at_once_agree_on_one() -> None:
+    both = ledger(100.0, b="since 95", a="since 95")
+    assert (found := holder(both)) is not None
+    assert found.run == "a"
+
+
+def test_who_gave_it_back_holds_nothing_until_it_claims_again() -> None:
+    assert holder(ledger(100.0, a="since 95; done 97")) is None
+    again = ledger(100.0, a="since 95; done 97; since 98")
+    assert (found := holder(again)) is not None
+    assert found.since == 95.0
+
+
+def test_a_claim_half_made_is_waited_for() -> None:
+    half = ledger(100.0, a="header x; stamp 99", b="since 98")
+    assert undecided(half, "b")
+    assert not undecided(half, "a")
+    assert holder(half) is not None
+    assert not undecided(ledger(200.0, a="header x; stamp 99"), "b")
+
+
+def test_what_was_heard_is_read_by_every_later_run() -> None:
+    found = ledger(
+        300.0,
+        a="since 10; send 1 INT heard 60 26982:4711; done 70",
+        b="since 80; send 1 INT heard 90 26983:4712",
+        me="since 200; send 1 TERM heard 210 26982:4711",
+    )
+    assert heard_before(found, frozenset({ME, OTHER}), "me") == {
+        ME: Heard("a", "INT", 240.0),
+        OTHER: Heard("b", "INT", 210.0),
+    }
+    assert heard_before(found, frozenset({ProcessId(26982, 1)}), "me") == {}
+
+
+def test_the_latest_counts() -> None:
+    found = ledger(300.0, a="send 1 INT heard 60 26982:4711", b="send 1 TERM heard 90 26982:4711")
+    assert heard_before(found, frozenset({ME}), "me")[ME].signal == "TERM"
+
+
+def test_who_lives_on_after_a_mixed_burst_may_be_the_one_that_heard_it() -> None:
+    """`fatal` is the worst of all recipients: the survivor may be saving."""
+    found = ledger(300.0, a="send 1 TERM fatal 60 26982:4711 26983:4712")
+    assert heard_before(found, frozenset({OTHER}), "me") == {OTHER: Heard("a", "TERM", 240.0)}
+
+
+def test_kill_is_heard_by_nobody() -> None:
+    found = ledger(300.0, a="send 1 KILL fatal 60 26982:4711")
+    assert heard_before(found, frozenset({ME}), "me") == {}
+
+
+def test_only_what_nobody_alive_needs_is_forgotten() -> None:
+    found = ledger(
+        300.0,
+        gone="since 10; send 1 INT heard 60 26982:4711",
+        saving="since 10; send 1 INT heard 60 26983:4712",
+        live="since 290; stamp 299",
+        me="since 290; stamp 299",
+    )
+    assert spent(found, frozenset({OTHER}), "me") == ("gone",)
