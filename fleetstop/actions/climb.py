@@ -152,7 +152,7 @@ class Climb:
 
     def _zombie(self, kin: Kin) -> bool:
         process = self.look.tree.get(kin.id)
-        return process is None or process.state in "ZX"
+        return process is None or process.zombie
 
     async def _send(self, send: Send) -> None:
         """Sends, or finds that somebody changed; then the next look decides anew."""

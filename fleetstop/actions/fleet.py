@@ -130,6 +130,7 @@ class Crew:
             result=result,
             reason=reason,
             hint=hint or None,
+            verdict="unknown" if result == "unreachable" else None,
             seconds=round(self._clock.now() - started, 3),
             cost=Cost(ssh_connections=0, pct_calls=0),
         )

@@ -88,6 +88,7 @@ class Lock:
 
         Otherwise what spoke against it: somebody ended, became another, or its masks changed.
         """
+        await self._still_ours()
         self._count += 1
         words = [self._where, self._run.id, str(self._count), send.signal, send.landing]
         words += ["cont" if send.resume else "-", self._scope]
@@ -103,6 +104,16 @@ class Lock:
                 f"(status {answer.status})"
             )
         return None
+
+    async def _still_ours(self) -> None:
+        """After a pause of more than 30 s, a laptop asleep say, another run may hold it."""
+        ledger = await self.read()
+        first = holder(ledger)
+        if first is None or first.run == self._run.id:
+            return
+        if self._count == 0:
+            raise self.locked(first, ledger)
+        raise RemoteFailed(f"run {first.run} has taken the lock over; nothing more is sent")
 
     async def release(self, alive: frozenset[ProcessId] | None) -> None:
         """Gives the lock back. `alive`: all that live in the place, None where unknown.

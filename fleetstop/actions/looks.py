@@ -56,7 +56,12 @@ async def look(place: Place, vmid: int | None) -> ProcessTree:
 
 
 async def add_argv(place: Place, tree: ProcessTree) -> ProcessTree:
-    pids = tuple(str(pid) for pid, each in tree.processes.items() if not each.kernel_thread)
+    pids = tuple(
+        # a dead leader with living threads has no words of its own
+        f"deep:{pid}" if each.state == "Z" and each.alive else str(pid)
+        for pid, each in tree.processes.items()
+        if not each.kernel_thread
+    )
     if not pids:
         return tree
     answer = await place.host.run(Command("argv", pids))

@@ -15,6 +15,7 @@ from msgspec import Struct
 from fleetstop.core.process import ProcessId
 
 STALE_S = 30.0
+_OCTAL = re.compile(rb"\\0([0-7]{3})")
 _LINE = re.compile(r"(/run/lock/fleetstop\.[0-9a-z]+/[^:/\n]+):(.*)")
 
 
@@ -72,7 +73,7 @@ def _run(name: str, lines: list[str]) -> RunFile:
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "header":
-            header = rest
+            header = _decoded(rest)
         elif word == "send":
             sends += _sent(name, rest.split())
         elif (at := _seconds(rest)) is not None:
@@ -80,6 +81,12 @@ def _run(name: str, lines: list[str]) -> RunFile:
             since = at if word == "since" and since is None else since
             done = word == "done" or (done and word != "since")
     return RunFile(run=name, header=header, since=since, stamp=stamp, done=done, sends=tuple(sends))
+
+
+def _decoded(word: str) -> str:
+    """A framed word as it was: \\0ooo is one byte of UTF-8."""
+    raw = _OCTAL.sub(lambda each: bytes([int(each[1], 8) & 255]), word.encode())
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def _sent(run: str, words: list[str]) -> list[Sent]:

@@ -19,6 +19,7 @@ _DEEP = re.compile(
     rb"/proc/%b/(?:task/%b/status|fdinfo/%b):(.*)" % (_N, _N, _N),
     re.DOTALL,
 )
+_THREAD = re.compile(rb"/proc/%b/task/%b/cmdline:(.*)" % (_N, _N), re.DOTALL)
 _LINK = re.compile(rb"/proc/%b/(?:fd/%b|(cwd))\Z" % (_N, _N))
 _ENV = re.compile(rb"/proc/%b/environ:(.*)" % _N, re.DOTALL)
 _CLOCK = re.compile(rb"uptime:(\d{1,12}(?:\.\d{1,9})?)")
@@ -122,12 +123,19 @@ def _masks(status: Fields) -> Masks | None:
 
 
 def parse_argv(data: bytes) -> dict[int, tuple[str, ...]]:
-    """The answer of `argv`: host PID -> words. A process without argv (zombie) is absent."""
+    """The answer of `argv`: host PID -> words. A process without argv (zombie) is absent.
+
+    A dead leader's words are those of its first living thread: they share one memory.
+    """
     lines: dict[int, list[bytes]] = defaultdict(list)
+    witness: dict[int, bytes] = {}
     for line in data.split(b"\n"):
         found = _LINE.match(line)
         if found is not None and found[2] == b"cmdline":
             lines[int(found[1])].append(found[3])
+        thread = _THREAD.match(line)
+        if thread is not None and witness.setdefault(int(thread[1]), thread[2]) == thread[2]:
+            lines[int(thread[1])].append(thread[3])
     words: dict[int, tuple[str, ...]] = {}
     for pid, parts in lines.items():
         raw = b"\n".join(parts).removesuffix(b"\0")

@@ -39,6 +39,7 @@ async def enter(
     words = ["/bin/sh", "-c", text, host.pct, str(vmid), "--", *loader_words()]
     channel = await connection.open(_rooted(host, words))
     shell = FramedShell(channel, f"{host.name}/{vmid}")
+    inside: InsideShell | None = None
     try:
         pid = int(await shell.first_line(b"hostpid=", ENTER_S))
         look = await outside.run(Command("look", ("pids", str(pid))))
@@ -48,6 +49,8 @@ async def enter(
         opened.append(inside)
         inside.pid = int((await shell.boot(ENTER_S))["pid"])
     except ShellEnded as exc:
+        if inside is not None:
+            opened.remove(inside)  # it never came to life, and is over: the next one may
         raise explain(host, vmid, exc.said, exc.status) from exc
     return inside
 

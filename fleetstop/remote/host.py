@@ -32,6 +32,7 @@ async def open_shell(connection: Connection, host: Host) -> HostShell:
     except ShellEnded as exc:
         raise _no_root(host, exc) from exc
     if fields.get("uid") != "0":
+        await shell.close()
         raise PrivilegeMissing(
             f"{host.name}: root is needed to see and signal other people's processes",
             hint=f"let {host.ssh} run `sudo -n sh`, or log in as root",

@@ -37,6 +37,8 @@ def quoted(words: list[str]) -> str:
 def encode(word: str) -> bytes:
     """A word without blanks: plain bytes as they are, all others as \\0ooo for printf %b."""
     raw = word.encode("utf-8", "surrogateescape")
+    if not raw or b"\0" in raw:
+        raise ValueError(f"a word that is empty or holds a NUL cannot be framed: {word!r}")
     if _PLAIN.fullmatch(raw):
         return raw
     return b"".join(
@@ -65,18 +67,20 @@ class FramedShell:
 
     async def first_line(self, prefix: bytes, deadline_s: float) -> bytes:
         """The first line that starts with `prefix`, without it; what comes before is noise."""
-        async with asyncio.timeout(deadline_s):
-            while not (
-                found := re.search(rb"(?:^|\n)" + prefix + rb"([^\n]*)\n", bytes(self._buffer))
-            ):
-                await self._more()
+        pattern = re.compile(rb"(?:^|\n)" + re.escape(prefix) + rb"([^\n]*)\n")
+        try:
+            async with asyncio.timeout(deadline_s):
+                while not (found := pattern.search(self._buffer)):
+                    await self._more()
+        except TimeoutError as exc:
+            raise self._give_up(f"it did not start within {deadline_s:g} s") from exc
         value, end = bytes(found[1]), found.end()
         del self._buffer[:end]
         return value
 
     async def boot(self, deadline_s: float) -> dict[str, str]:
         """Sends the boot script; returns what `hello` says. Noise before it is dropped."""
-        self._channel.write(boot_script() + f"\n{_END}\n".encode())
+        self._write(boot_script() + f"\n{_END}\n".encode())
         answer = await self.run(Command("hello", deadline_s=deadline_s))
         _, found, fields = answer.data.rpartition(b"\nready\n")
         if not found:
@@ -92,9 +96,14 @@ class FramedShell:
                 async with asyncio.timeout(command.deadline_s):
                     return await self._frame(command)
             except TimeoutError as exc:
-                self._given_up = f"no answer to '{command.verb}' within {command.deadline_s:g} s"
-                self._channel.abandon()
-                raise FrameTimedOut(f"{self._name}: {self._given_up}") from exc
+                late = f"no answer to '{command.verb}' within {command.deadline_s:g} s"
+                raise self._give_up(late) from exc
+
+    def _give_up(self, why: str) -> FrameTimedOut:
+        self._given_up = why
+        self._buffer.clear()
+        self._channel.abandon()
+        return FrameTimedOut(f"{self._name}: {why}")
 
     async def _frame(self, command: Command) -> Answer:
         if self._unread is not None:
@@ -102,14 +111,25 @@ class FramedShell:
             self._unread = None
         nonce = secrets.token_hex(12).encode()
         words = [nonce, command.verb.encode(), *(encode(word) for word in command.words)]
-        if not all(words):
-            raise ValueError(f"an empty word cannot be framed: {command}")
         self._unread = nonce
-        self._channel.write(b" ".join(words) + b"\n")
-        await self._channel.drain()
+        self._write(b" ".join(words) + b"\n")
+        try:
+            await self._channel.drain()
+        except ConnectionLost as exc:
+            raise self._ended(exc) from exc
         data, status = await self._until(nonce)
         self._unread = None
         return Answer(status=status, data=data)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._channel.write(data)
+        except ConnectionLost as exc:
+            raise self._ended(exc) from exc
+
+    def _ended(self, exc: ConnectionLost) -> ConnectionLost:
+        """The far end may be over before it is spoken to: what it said then is the reason."""
+        return exc if self._channel.exit_status is None else self._last_words()
 
     async def _until(self, nonce: bytes) -> tuple[bytes, int]:
         """Reads to the end line of this frame: newline, nonce, blank, status, newline."""
@@ -118,10 +138,13 @@ class FramedShell:
             at = self._buffer.find(mark, start)
             stop = self._buffer.find(b"\n", at + len(mark)) if at >= 0 else -1
             if stop >= 0:
-                data = bytes(self._buffer[:at])
                 status = bytes(self._buffer[at + len(mark) : stop])
-                del self._buffer[: stop + 1]
-                return data, int(status)
+                if status.isdigit():
+                    data = bytes(self._buffer[:at])
+                    del self._buffer[: stop + 1]
+                    return data, int(status)
+                start = at + len(mark)  # our own line, echoed by something that is no shell
+                continue
             start = max(0, len(self._buffer) - len(mark)) if at < 0 else at
             await self._more()
 
@@ -131,17 +154,23 @@ class FramedShell:
             with contextlib.suppress(TimeoutError):
                 # its status and last words may arrive after the end of its output
                 await asyncio.wait_for(self._channel.wait_closed(), 1.0)
-            said = self._channel.stderr[-400:].decode("utf-8", "backslashreplace").strip()
-            raise ShellEnded(
-                self._name, self._channel.exit_status, said, bytes(self._buffer[-400:])
-            )
+            raise self._last_words()
         self._buffer += chunk
         if len(self._buffer) > _LIMIT:
-            self._channel.abandon()
-            raise RemoteFailed(f"{self._name}: an answer of more than {_LIMIT >> 20} MiB; given up")
+            told = self._give_up(f"an answer of more than {_LIMIT >> 20} MiB; given up")
+            raise RemoteFailed(str(told))
+
+    def _last_words(self) -> ShellEnded:
+        said = self._channel.stderr[-400:].decode("utf-8", "backslashreplace").strip()
+        return ShellEnded(self._name, self._channel.exit_status, said, bytes(self._buffer[-400:]))
 
     async def close(self) -> None:
-        """EOF ends the shell at the far end; nothing is waited for."""
+        """EOF ends the shell at the far end; nothing is waited for.
+
+        Where an answer is still to come it may hang in that: it is given up, as after a deadline.
+        """
+        if self._given_up is None and self._unread is not None:
+            self._given_up = "closed before it had answered"
         if self._given_up is None:
             self._channel.eof()
         self._channel.close()

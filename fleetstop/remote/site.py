@@ -66,6 +66,7 @@ class SitePlace:
         self._dry = dry
         self._opened: list[InsideShell] = []
         self._second: HostShell | None = None
+        self._entering = asyncio.Lock()
         self.pct_calls = 0
 
     @property
@@ -99,6 +100,10 @@ class SitePlace:
         return frozen(self._site.host, self._vmid)
 
     async def inside(self) -> Shell:
+        async with self._entering:
+            return await self._inside()
+
+    async def _inside(self) -> Shell:
         if self._vmid is None:
             if self._second is None:
                 self._second = await open_shell(self._connection, self._site.host)

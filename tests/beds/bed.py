@@ -86,7 +86,8 @@ class Bed:
         )
         return Running(process, before, time.monotonic(), 2 if "--all-jobs" in words else 1)
 
-    def finish(self, running: Running, deadline: float = 60.0) -> Ran:
+    def finish(self, running: Running, deadline: float = 60.0, *, alone: bool = True) -> Ran:
+        """`alone`: nothing else used the lab's host meanwhile, so the counts are its own."""
         try:
             out, err = running.process.communicate(timeout=deadline)
         except subprocess.TimeoutExpired:
@@ -104,8 +105,8 @@ class Bed:
             stdout=out,
         )
         # the speed budget: one connection, and at most one pct, for every job there is
-        assert ran.connections <= 1, ran.people
-        assert ran.pct_calls <= max(1, running.targets), ran.people
+        assert not alone or ran.connections <= 1, ran.people
+        assert not alone or ran.pct_calls <= running.targets, ran.people
         return ran
 
     def log(self, job: Started) -> str:

@@ -45,3 +45,4 @@ def box(lab: Lab, _vmids: list[int]) -> Iterator[Bed]:
         time.sleep(0.05)
     assert here.litter() == []
     lab.stop(here.vmid)
+    shutil.rmtree(f"/run/lock/fleetstop.{here.vmid}", ignore_errors=True)

@@ -136,13 +136,31 @@ def test_a_lock_directory_that_is_a_link_is_refused(box: Bed, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_checkpoint_disk_that_is_no_directory(box: Bed) -> None:
-    """The save cannot be seen: that is 6 save_unseen, never stopped and never saved."""
+def test_checkpoints_that_cannot_be_listed_may_be_a_save(box: Bed) -> None:
+    """What cannot be seen may be a save: the signal waits for the hold, then a lossless stop
+    ends with the job's chance intact."""
+    job = box.start()
+    shutil.rmtree(box.checkpoints)
+    box.checkpoints.write_text("not a directory")
+    playbook = box.lab.root / f"short-{box.vmid}.yaml"
+    playbook.write_text(
+        "lossless: true\nladder: [{signal: INT, to: trainers, wait: 5s}]\n"
+        "hold: {saving: 9s, stopping: 2s}\n"
+    )
+    ran = box.run("stop", box.name, "-p", str(playbook))
+    assert (ran.code, ran.target["result"]) == (1, "still_running"), ran.people
+    assert ran.signals == []
+    held = [each for each in ran.events if each["event"] == "holding"]
+    assert "is not a directory" in held[0]["evidence"][0]
+    assert lives(job)
+
+
+def test_a_save_that_cannot_be_seen_is_never_called_saved(box: Bed) -> None:
     box.start("--no-save")
     shutil.rmtree(box.checkpoints)
     box.checkpoints.write_text("not a directory")
-    ran = box.run("stop", box.name, "--ladder", "INT/20")
-    assert ran.code in (1, 6), ran.people
-    assert ran.target["result"] in ("unclean", "still_running")
-    if ran.code == 6:
-        assert "save_unseen" in ran.target["reason"]
+    playbook = box.lab.root / f"nohold-{box.vmid}.yaml"
+    playbook.write_text("ladder: [{signal: INT, to: trainers, wait: 5s}]\nhold: none\n")
+    ran = box.run("stop", box.name, "-p", str(playbook))
+    assert (ran.code, ran.target["result"]) == (6, "unclean"), ran.people
+    assert ran.target["reason"].startswith("save_unseen")

@@ -181,7 +181,7 @@ def test_a_locked_container_is_refused(box: Bed) -> None:
     second = box.run("stop", box.name, "--force")
     assert second.code == 5, second.people
     assert "working on it" in second.target["reason"]
-    done = box.finish(first)
+    done = box.finish(first, alone=False)
     assert done.code == 0, done.people
     assert len(box.saved()) == 1
 

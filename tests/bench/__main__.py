@@ -49,7 +49,9 @@ def by_fleetstop(lab: Lab, vmids: list[int]) -> float:
 def by_shell(lab: Lab, vmids: list[int]) -> float:
     vmid = vmids.pop()
     job = lab.start(vmid, ["--save-seconds", str(SAVE_S)])
-    inside = f"kill -INT {job.pid}; for i in {{1..90}}; do kill -0 {job.pid} || break; sleep 2; done"
+    inside = (
+        f"kill -INT {job.pid}; for i in {{1..90}}; do kill -0 {job.pid} || break; sleep 2; done"
+    )
     stop = lab.ssh_command(f"{lab.pct} exec {vmid} -- bash -lc '{inside}'")
     look = lab.ssh_command("nvidia-smi --query-compute-apps=pid,used_memory --format=csv")
 

@@ -632,3 +632,14 @@ def test_no_bytes_can_break_the_reading(data: bytes) -> None:
     for pid, each in tree.processes.items():
         assert each.id.pid == pid
         assert each.alive or each.zombie
+
+
+def test_a_dead_leader_speaks_through_its_first_living_thread() -> None:
+    data = (
+        b"/proc/7/task/7/cmdline:\n/proc/7/task/9/cmdline:python3\0train.py\0a\nb\0\n".replace(
+            b"\nb", b"\n/proc/7/task/9/cmdline:b"
+        )
+        + b"/proc/7/task/11/cmdline:python3\0other\0\n"
+    )
+    told = parse_argv(data.replace(b"/proc/7/task/7/cmdline:\n", b""))
+    assert told == {7: ("python3", "train.py", "a\nb")}

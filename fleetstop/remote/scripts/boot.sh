@@ -4,18 +4,30 @@
 # EOF on stdin ends it. Nothing that arrives is parsed as shell again.
 LC_ALL=C; export LC_ALL
 lockroot=/run/lock
+# Frames come in on 3: no command of ours can eat one by reading its stdin.
+exec 3<&0 </dev/null
 
-# decode WORD -> $text (may hold any byte but NUL)
+# decode WORD -> $text (may hold any byte but NUL); path WORD: the same, never read as an option
 decode() { text=$(printf '%b.' "$1"); text=${text%.}; }
+path() { decode "$1"; case $text in /*) ;; *) text=./$text ;; esac; }
 
-# same PID START -> 0 same ($state is its letter), 3 gone, 4 another process, 5 could not look.
+# nap SECONDS -> 8 when it could not: a failed fork ends dash and ash, but not through `command`
+nap() { { command eval 'sleep "$1"'; } 2>/dev/null || return 8; }
+
+# number WORD -> 0 when it may be a PID that is signalled
+number() { case $1 in ''|*[!0-9]*|0*|1) return 1 ;; esac; }
+
+# same PID START -> 0 same ($state is its letter, $dead yes: not even a thread is left), 3 gone,
+# 4 another process, 5 could not look.
 # Forks nothing: at a full PID limit a fork fails, and that must not read as "gone".
 same() {
   [ -r /proc/self/stat ] || return 5
   s=; { while IFS= read -r l || [ -n "$l" ]; do s="$s$l "; done <"/proc/$1/stat"; } 2>/dev/null
   if [ -z "$s" ]; then [ -e "/proc/$1" ] && return 5; return 3; fi
   w=$2; set -f; set -- ${s##*)}; set +f
-  state=$1
+  state=$1; dead=
+  # a leader that has ended while its threads live on is a Z too (proc(5): field 20, threads)
+  case $1 in Z|X) [ "${18}" -gt 1 ] || dead=yes ;; esac
   [ "${20}" = "$w" ] || return 4
 }
 
@@ -23,10 +35,11 @@ same() {
 belongs() {
   here=no; seen=no
   { while IFS= read -r l || [ -n "$l" ]; do
-    seen=yes; l=${l#*:}; l=${l#*:}
+    [ "$seen" = out ] || seen=yes
+    l=${l#*:}; l=${l#*:}
     case $2 in
       lxc:*) case $l in "/lxc/${2#lxc:}"|"/lxc/${2#lxc:}"/*) here=yes ;; esac ;;
-      host) case $l in /lxc/*) here=no; seen=out ;; esac ;;
+      host) case $l in /lxc/*) seen=out ;; esac ;;
     esac
   done <"/proc/$1/cgroup"; } 2>/dev/null
   case $2 in host) [ "$seen" = yes ] ;; *) [ "$here" = yes ] ;; esac
@@ -53,7 +66,8 @@ hello() {
 
 # look SCOPE|pids PID... : stat, cgroup and the wanted status lines of every process in it
 look() {
-  uptime; echo "uptime:$up"
+  uptime || return 9
+  echo "uptime:$up"
   scope=$1; shift
   case $scope in
     pids) files=; for p; do files="$files /proc/$p/stat /proc/$p/cgroup"; done ;;
@@ -74,13 +88,22 @@ look() {
   [ $? -le 2 ]
 }
 
+# argv PID... ; a dead leader has no cmdline of its own, its living threads (deep:PID) have
 argv() {
-  files=; for p; do files="$files /proc/$p/cmdline"; done
+  [ $# -gt 0 ] || return 0
+  files=
+  for p; do
+    case $p in
+      deep:*) files="$files /proc/${p#deep:}/task/[0-9]*/cmdline" ;;
+      *) files="$files /proc/$p/cmdline" ;;
+    esac
+  done
   grep -sHa '' $files; [ $? -le 2 ]
 }
 
 # detail PID... : lines about threads, open files, I/O; then NUL records: link path, link text
 detail() {
+  [ $# -gt 0 ] || return 0
   lines=; files=; links=; envs=
   for p; do
     lines="$lines /proc/$p/task/[0-9]*/status"
@@ -101,12 +124,12 @@ watch() {
   while :; do
     changed=
     for i; do
-      state=; same "${i%%:*}" "${i#*:}"; c=$?
-      case $c$state in 0Z|0X|[345]*) echo "$i $c $state"; changed=yes ;; esac
+      state=; dead=; same "${i%%:*}" "${i#*:}"; c=$?
+      case $c$dead in 0) ;; *) echo "$i $c $state"; changed=yes ;; esac
     done
     [ -n "$changed" ] && return 0
     [ "$left" -gt 0 ] || return 0
-    sleep 0.1 || return 8
+    nap 0.1 || return 8
     left=$((left - 100))
   done
 }
@@ -123,35 +146,55 @@ ledgerdir() {
   [ -d "$d" ] || return 20
 }
 
+# runfile TARGET RUN : $f is there, and is a plain file
+runfile() {
+  ledgerdir "$1" || return
+  case $2 in */*|.*|'') return 2 ;; esac
+  f=$d/$2; [ -f "$f" ] && [ ! -L "$f" ] || return 20
+}
+
 claim() { # target run header
-  ledgerdir "$1" make || return
-  f=$d/$2; uptime
-  printf 'header %s\nstamp %s\n' "$3" "$up" >>"$f" || return 20
-  uptime
-  printf 'since %s\n' "$up" >>"$f" || return 20
+  case $2 in */*|.*|'') return 2 ;; esac
+  for again in again again last; do
+    ledgerdir "$1" make || return
+    f=$d/$2; uptime || return 20
+    # a run that leaves may take the empty directory with it at this moment
+    { printf 'header %s\nstamp %s\n' "$3" "$up" >>"$f"; } 2>/dev/null && break
+    [ $again = again ] || return 20
+  done
+  uptime || return 20
+  since=$up
+  printf 'since %s\n' "$since" >>"$f" || return 20
+  # until the clock ticks: whoever the next look does not show will then have a later `since`
+  while uptime && [ "$up" = "$since" ]; do :; done
 }
 
 ledger() { # target
-  uptime; echo "uptime:$up"
+  uptime || return 9
+  echo "uptime:$up"
   ledgerdir "$1"; case $? in 0) ;; 22) return 0 ;; *) return 21 ;; esac
-  grep -D skip -sHa '' "$d"/*
+  # anybody may write there: a FIFO would hang, a link would show another file
+  set --; for f in "$d"/*; do [ -f "$f" ] && [ ! -L "$f" ] && set -- "$@" "$f"; done
+  [ $# -gt 0 ] || return 0
+  grep -sHa '' "$@"
   [ $? -le 2 ]
 }
 
 stamp() { # target run
-  ledgerdir "$1" || return
-  uptime; [ -f "$d/$2" ] || return 20
-  printf 'stamp %s\n' "$up" >>"$d/$2" || return 20
+  runfile "$1" "$2" || return
+  uptime && printf 'stamp %s\n' "$up" >>"$f" || return 20
 }
 
 done_() { # target run
-  ledgerdir "$1" || return
-  uptime; printf 'done %s\n' "$up" >>"$d/$2" || return 20
+  runfile "$1" "$2" || return
+  uptime && printf 'done %s\n' "$up" >>"$f" || return 20
 }
 
 forget() { # target run...
   ledgerdir "$1" || return
-  shift; for r; do case $r in */*|.*) return 2 ;; esac; rm -f "$d/$r"; done
+  shift
+  for r; do case $r in */*|.*|'') return 2 ;; esac; done
+  for r; do rm -f "$d/$r"; done
   rmdir "$d" 2>/dev/null
   return 0
 }
@@ -163,38 +206,57 @@ send() {
   t=$1; r=$2; n=$3; sig=$4; land=$5; cont=$6; scope=$7; shift 7
   pids=; ids=
   while [ $# -ge 4 ]; do
-    case $1 in *[!0-9]*|''|0|1) return 2 ;; esac
+    number "$1" || return 2
     same "$1" "$2"; c=$?
     [ $c = 0 ] || { echo "$1:$2 $c"; return 10; }
-    case $state in Z|X) echo "$1:$2 $state"; return 10 ;; esac
+    [ -z "$dead" ] || { echo "$1:$2 $state"; return 10; }
     belongs "$1" "$scope" || { echo "$1:$2 scope"; return 11; }
     if [ "$3$4" != -- ]; then
       masks "$1"
-      [ "$ign" = "$3" ] && [ "$cgt" = "$4" ] || { echo "$1:$2 masks $ign $cgt"; return 12; }
+      { [ "$3" = - ] || [ "$ign" = "$3" ]; } && { [ "$4" = - ] || [ "$cgt" = "$4" ]; } || {
+        echo "$1:$2 masks $ign $cgt"; return 12
+      }
     fi
     pids="$pids $1"; ids="$ids $1:$2"; shift 4
   done
-  [ -n "$pids" ] || return 2
-  ledgerdir "$t" || return 20
-  [ -f "$d/$r" ] || return 20
-  uptime
-  printf 'send %s %s %s %s%s\n' "$n" "$sig" "$land" "$up" "$ids" >>"$d/$r" || return 20
+  [ -n "$pids" ] && [ $# = 0 ] || return 2
+  runfile "$t" "$r"; c=$?
+  case $c in 0) ;; 21) return 21 ;; *) return 20 ;; esac
+  uptime || return 20
+  printf 'send %s %s %s %s%s\n' "$n" "$sig" "$land" "$up" "$ids" >>"$f" || return 20
   kill -s "$sig" $pids; k=$?
   [ "$cont" = cont ] && kill -s CONT $pids
   echo "sent $up $k"
 }
 
-# endtree PID START : KILL a given-up shell of ours and what hangs below it, leaves last seen first
-endtree() {
-  same "$1" "$2" || return 0
-  kids=; for k in /proc/$1/task/*/children; do { read -r c <"$k" || :; kids="$kids $c"; } 2>/dev/null; done
-  kill -s KILL "$1"
-  for c in $kids; do
-    { read -r s <"/proc/$c/stat"; } 2>/dev/null || continue
-    set -f; set -- ${s##*)}; set +f
-    ( endtree "$c" "${20}" )
+# children PID -> $kids, as PID:START
+children() {
+  kids=
+  for k in /proc/"$1"/task/*/children; do
+    c=; { read -r c <"$k"; } 2>/dev/null
+    for c in $c; do
+      s=; { while IFS= read -r l || [ -n "$l" ]; do s="$s$l "; done <"/proc/$c/stat"; } 2>/dev/null
+      boss=$1; set -f; set -- ${s##*)}; set +f
+      [ "$2" = "$boss" ] && kids="$kids $c:${20}"
+      set -- "$boss"
+    done
   done
-  return 0
+}
+
+# endtree PID START : KILL a given-up shell of ours and what hangs below it; forks nothing
+endtree() {
+  number "$1" || return 2
+  todo=$1:$2
+  while [ -n "$todo" ]; do
+    next=
+    for i in $todo; do
+      same "${i%%:*}" "${i#*:}" || continue
+      children "${i%%:*}"
+      kill -s KILL "${i%%:*}"
+      next="$next$kids"
+    done
+    todo=$next
+  done
 }
 
 frozen() { # vmid : prints what each freezer file says
@@ -216,11 +278,11 @@ gpus() {
       >"$t/g" 2>&1 </dev/null; echo $? >"$t/gs"
     nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits \
       >"$t/a" 2>&1 </dev/null; echo $? >"$t/as"
-    echo >"$t/ready"; sleep 5; rm -rf "$t" ) >/dev/null 2>&1 </dev/null &
+    echo >"$t/ready"; [ ! -f "$t/late" ] || rm -rf "$t" ) >/dev/null 2>&1 3<&- &
   left=${1:-8000}
   until [ -f "$t/ready" ]; do
-    [ "$left" -gt 0 ] || return 31
-    sleep 0.05 || return 8
+    [ "$left" -gt 0 ] || { echo >"$t/late"; return 31; }
+    nap 0.05 || return 8
     left=$((left - 50))
   done
   read -r gs <"$t/gs"; read -r as <"$t/as"
@@ -229,28 +291,29 @@ gpus() {
 
 # files of the job: sizes and names as NUL records, then the first and last bytes when asked
 list() { # dir
-  decode "$1"; date +%s.%N
+  path "$1"; date +%s.%N
   [ -d "$text" ] || { [ -e "$text" ] && return 41; return 40; }
   find "$text/" -maxdepth 3 \( -type f -o -type d \) -printf '%y\0%i\0%s\0%T@\0%p\0'
 }
-ends() { decode "$1"; head -c 64 -- "$text" && tail -c 1024 -- "$text"; }
+ends() { path "$1"; head -c 64 -- "$text" && tail -c 1024 -- "$text"; }
 log() { # file : now, mtime, size, then the tail
-  decode "$1"; [ -f "$text" ] || return 40
+  path "$1"; [ -f "$text" ] || return 40
   date +%s.%N; find "$text" -printf '%T@ %s\n'; tail -c 8192 -- "$text"
 }
-pgrep_() { decode "$1"; pgrep -f -- "$text"; }
-pidfile() { decode "$1"; [ -f "$text" ] || return 40; head -c 64 -- "$text"; }
+# in the C locale procps turns what is not ASCII into question marks before it matches
+pgrep_() { decode "$1"; LC_ALL=C.UTF-8 pgrep -f -- "$text"; }
+pidfile() { path "$1"; [ -f "$text" ] || return 40; head -c 64 -- "$text"; }
 
 echo; echo ready
-while IFS= read -r line; do
+while IFS= read -r line <&3; do
   set -f; set -- $line; set +f
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
     hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|endtree|frozen|gpus|list|ends|log|pidfile)
-      "$verb" "$@" ;;
-    done) done_ "$@" ;;
-    pgrep) pgrep_ "$@" ;;
+      # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
+      command eval '"$verb" "$@"' ;;
+    done|pgrep) command eval '"${verb}_" "$@"' ;;
     *) false ;;
   esac
   status=$?

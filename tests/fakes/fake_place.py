@@ -1,0 +1,71 @@
+"""A scripted Place, and a clock that only moves when somebody sleeps or a test says so."""
+
+from __future__ import annotations
+
+from fleetstop.errors import ContainerFrozen, FleetstopError
+from fleetstop.ports import Shell
+from tests.fakes.fake_shell import FakeShell
+
+
+class FakePlace:
+    """Two scripted shells; what may go wrong when entering is set as an attribute."""
+
+    def __init__(self, *, hz: int = 100, own_pid: int = 900, inside_pid: int = 90) -> None:
+        self.host = FakeShell()
+        self.within = FakeShell()
+        self.hz = hz
+        self.own_pid = own_pid
+        self.inside_pid: int | None = None
+        self.pct_calls = 0
+        self.ssh_connections = 1
+        self.closed = False
+        self.frozen = False
+        self.status: str | FleetstopError = "running"
+        self.entering: FleetstopError | None = None
+        self._inside_pid = inside_pid
+
+    async def inside(self) -> Shell:
+        if self.frozen:
+            raise self.frozen_error()
+        if self.entering is not None:
+            raise self.entering
+        if self.inside_pid is None:
+            self.pct_calls += 1
+            self.inside_pid = self._inside_pid
+        return self.within
+
+    async def is_frozen(self) -> bool:
+        return self.frozen
+
+    def frozen_error(self) -> ContainerFrozen:
+        return ContainerFrozen("the container is frozen; entering it would hang")
+
+    async def pct_status(self) -> str:
+        self.pct_calls += 1
+        if isinstance(self.status, FleetstopError):
+            raise self.status
+        return self.status
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class FakeClock:
+    """`slept` are all the sleeps so far, in order."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.slept: list[float] = []
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def wall(self) -> str:
+        return f"2026-01-01T00:00:00Z+{self._now - 1000:g}"
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self._now += seconds

@@ -1,0 +1,383 @@
+"""Places on a real host: what entering a container costs, how it can go wrong, what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from fleetstop.core.commands import Command
+from fleetstop.core.inventory import Host
+from fleetstop.errors import (
+    ContainerFrozen,
+    ContainerMissing,
+    FrameTimedOut,
+    PrivilegeMissing,
+    Refused,
+    RemoteFailed,
+)
+from fleetstop.lab import Lab
+from fleetstop.remote import container as container_module
+from fleetstop.remote.site import Site, SitePlace
+from fleetstop.remote.ssh import Tunnels
+
+pytestmark = pytest.mark.bed
+Story: TypeAlias = Callable[[SitePlace], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def lab(bed: None) -> Iterator[Lab]:
+    root = Path(tempfile.mkdtemp(prefix="fsl-", dir="/tmp"))
+    fleet = None
+    try:
+        fleet = Lab.up(root, 2, first_vmid=random.randrange(23_000, 900_000_000, 100))
+        yield fleet
+    finally:
+        if fleet is not None:
+            fleet.down()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def vmid(lab: Lab) -> Iterator[int]:
+    """A running container, in which and around which nothing of ours is left by the test."""
+    vmid = lab.vmids[0]
+    before = lab.host_pids(vmid)
+    yield vmid
+    lab.thaw(vmid)
+    deadline = time.monotonic() + 5
+    while (left := lab.host_pids(vmid) - before) or attached(vmid):
+        assert time.monotonic() < deadline, f"left behind: {left} {attached(vmid)}"
+        time.sleep(0.02)
+
+
+def attached(vmid: int) -> list[int]:
+    """The lxc-attach processes of this container on the host."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if words[0] == b"lxc-attach" and str(vmid).encode() in words:
+                found.append(int(pid))
+    return found
+
+
+def host_of(lab: Lab, **other: str) -> Host:
+    facts = {
+        "name": "lab1",
+        "ssh": "root@127.0.0.1",
+        "identity": str(lab.server.identity),
+        "known_hosts": str(lab.server.known_hosts),
+        "pct": str(lab.pct),
+        **other,
+    }
+    return Host(port=lab.state.port, **facts)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def opened(
+    lab: Lab, vmid: int | None, *, dry_run: bool = False, **other: str
+) -> AsyncIterator[SitePlace]:
+    site = Site(host_of(lab, **other), Tunnels())
+    try:
+        place = await site.place(vmid, dry_run=dry_run)
+        try:
+            yield place
+        finally:
+            await place.close()
+    finally:
+        await site.close()
+
+
+def play(lab: Lab, vmid: int | None, story: Story, *, dry_run: bool = False, **other: str) -> None:
+    async def whole() -> None:
+        async with opened(lab, vmid, dry_run=dry_run, **other) as place:
+            await asyncio.wait_for(story(place), 40)
+
+    asyncio.run(whole())
+
+
+def execs(lab: Lab) -> list[list[str]]:
+    return [each for each in lab.pct_calls() if each[0] == "exec"]
+
+
+# ------------------------------------------------------------------------------------ it works
+
+
+def test_one_connection_and_one_pct_exec_for_all_that_is_inside(lab: Lab, vmid: int) -> None:
+    calls, connections = len(lab.pct_calls()), lab.connections()
+
+    async def story(place: SitePlace) -> None:
+        assert (place.pct_calls, place.inside_pid) == (0, None)
+        assert (await place.host.run(Command("hello"))).status == 0
+        await asyncio.gather(*(place.inside() for _ in range(3)))
+        shell = await place.inside()
+        assert f"pid={place.inside_pid}\n".encode() in (await shell.run(Command("hello"))).data
+        assert (place.pct_calls, place.ssh_connections) == (1, 1)
+        assert await place.pct_status() == "running"
+        assert place.pct_calls == 2
+        assert not await place.is_frozen()
+
+    play(lab, vmid, story)
+    assert [each[0] for each in lab.pct_calls()[calls:]] == ["exec", "status"]
+    assert lab.connections() - connections == 1
+
+
+def test_our_own_pids_are_known_on_both_sides(lab: Lab, vmid: int) -> None:
+    async def story(place: SitePlace) -> None:
+        shell = await place.inside()
+        assert (await shell.run(Command("hello"))).status == 0
+        [attach] = attached(vmid)
+        assert place._opened[0].attach.pid == attach
+        assert Path(f"/proc/{place.own_pid}/cmdline").read_bytes().endswith(b"\0fleetstop\0")
+        inner = f"/proc/{lab.containers[vmid].init_pid()}/root/proc/{place.inside_pid}/cmdline"
+        assert Path(inner).read_bytes().endswith(b"\0fleetstop\0")
+        assert place.hz == os.sysconf("SC_CLK_TCK")
+
+    play(lab, vmid, story)
+    assert attached(vmid) == []
+
+
+def test_nothing_inside_and_nothing_dry_is_ever_changed(lab: Lab, vmid: int) -> None:
+    claim = Command("claim", ("x", "run", "me"), changes=True)
+
+    async def inside(place: SitePlace) -> None:
+        with pytest.raises(Refused):
+            await (await place.inside()).run(claim)
+
+    async def outside(place: SitePlace) -> None:
+        with pytest.raises(Refused):
+            await place.host.run(claim)
+
+    play(lab, vmid, inside)
+    play(lab, vmid, outside, dry_run=True)
+
+
+def test_a_plain_host_has_a_second_shell_and_no_container(lab: Lab) -> None:
+    async def story(place: SitePlace) -> None:
+        second = await place.inside()
+        assert await place.inside() is not None
+        theirs = (await second.run(Command("hello"))).data
+        assert f"pid={place.own_pid}\n".encode() not in theirs
+        assert not await place.is_frozen()
+        assert (place.pct_calls, place.inside_pid, place.ssh_connections) == (0, None, 1)
+
+    play(lab, None, story)
+
+
+def test_noise_of_pct_and_the_login_is_dropped(lab: Lab, vmid: int, tmp_path: Path) -> None:
+    noisy = script(tmp_path, "echo 'Welcome to the cluster'; echo ready; printf hostpid", lab)
+
+    async def story(place: SitePlace) -> None:
+        shell = await place.inside()
+        assert (await shell.run(Command("hello"))).status == 0
+
+    play(lab, vmid, story, pct=str(noisy))
+
+
+def script(directory: Path, text: str, lab: Lab) -> Path:
+    """A `pct` that does this first."""
+    place = directory / "pct"
+    place.write_text(f'#!/bin/sh\n{text}\nexec {lab.pct} "$@"\n')
+    place.chmod(0o755)
+    return place
+
+
+# ------------------------------------------------------------------------------ it goes wrong
+
+
+def test_a_frozen_container_is_not_entered(lab: Lab, vmid: int) -> None:
+    before = len(execs(lab))
+
+    async def story(place: SitePlace) -> None:
+        lab.freeze(vmid)
+        assert await place.is_frozen()
+        for _ in range(2):
+            with pytest.raises(ContainerFrozen, match="entering it would hang") as caught:
+                await place.inside()
+            assert f"lxc-unfreeze -n {vmid}" in caught.value.hint
+        assert isinstance(place.frozen_error(), ContainerFrozen)
+        assert (place.pct_calls, attached(vmid)) == (0, [])
+        lab.thaw(vmid)
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+
+    play(lab, vmid, story)
+    assert len(execs(lab)) - before == 1
+
+
+def test_a_container_that_freezes_behind_us_is_given_up_and_left_clean(lab: Lab, vmid: int) -> None:
+    async def story(place: SitePlace) -> None:
+        shell = await place.inside()
+        lab.freeze(vmid)
+        for _ in range(2):
+            with pytest.raises(FrameTimedOut):
+                await shell.run(Command("hello", deadline_s=0.3))
+        assert (await place.host.run(Command("hello"))).status == 0
+
+    play(lab, vmid, story)
+    assert attached(vmid) == []
+
+
+def test_a_missing_container_is_said_to_be_missing(lab: Lab) -> None:
+    async def story(place: SitePlace) -> None:
+        for ask in (place.inside, place.inside, place.pct_status):
+            with pytest.raises(ContainerMissing, match="lab1 has no container 999999998"):
+                await ask()
+        assert place.inside_pid is None
+
+    play(lab, 999_999_998, story)
+
+
+def test_a_stopped_container_is_said_to_be_stopped(lab: Lab) -> None:
+    vmid = lab.vmids[1]
+    lab.stop(vmid)
+
+    async def story(place: SitePlace) -> None:
+        assert await place.pct_status() == "stopped"
+        for _ in range(2):
+            with pytest.raises(RemoteFailed, match="is not running"):
+                await place.inside()
+        lab.boot(vmid)
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+
+    play(lab, vmid, story)
+
+
+def test_a_wrong_pct_names_the_key_to_set(lab: Lab, vmid: int) -> None:
+    async def story(place: SitePlace) -> None:
+        for ask in (place.inside, place.pct_status):
+            with pytest.raises(RemoteFailed, match="/nowhere/pct was not found") as caught:
+                await ask()
+            assert "pct: /path/to/pct" in caught.value.hint
+
+    play(lab, vmid, story, pct="/nowhere/pct")
+
+
+def test_a_given_up_shell_inside_is_ended_from_the_host(lab: Lab, vmid: int) -> None:
+    fifo = lab.rootfs(vmid) / "workspace" / "fifo"
+    os.mkfifo(fifo)
+
+    async def story(place: SitePlace) -> None:
+        shell = await place.inside()
+        with pytest.raises(FrameTimedOut):
+            await shell.run(Command("ends", ("/workspace/fifo",), deadline_s=0.4))
+        assert len(attached(vmid)) == 1  # closing its channel ends nothing
+
+    try:
+        play(lab, vmid, story)
+        assert gone_soon(vmid)
+    finally:
+        fifo.unlink()
+
+
+def test_a_shell_left_in_the_middle_of_an_answer_is_ended_too(lab: Lab, vmid: int) -> None:
+    fifo = lab.rootfs(vmid) / "workspace" / "fifo"
+    os.mkfifo(fifo)
+
+    async def story(place: SitePlace) -> None:
+        shell = await place.inside()
+        task = asyncio.create_task(shell.run(Command("ends", ("/workspace/fifo",))))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    try:
+        play(lab, vmid, story)
+        assert gone_soon(vmid)
+    finally:
+        fifo.unlink()
+
+
+def gone_soon(vmid: int) -> bool:
+    deadline = time.monotonic() + 3
+    while attached(vmid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not attached(vmid)
+
+
+def test_a_pct_that_hangs_is_ended_by_identity(
+    lab: Lab, vmid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container_module, "ENTER_S", 0.5)
+    pidfile = tmp_path / "pid"
+    hanging = script(tmp_path, f'echo $$ >"{pidfile}"; sleep 60 & wait', lab)
+
+    async def story(place: SitePlace) -> None:
+        with pytest.raises(FrameTimedOut):
+            await place.inside()
+        with pytest.raises(FrameTimedOut):
+            await (await place.inside()).run(Command("hello"))
+        assert place.pct_calls == 1
+        assert Path(f"/proc/{pidfile.read_text().strip()}").exists()
+
+    play(lab, vmid, story, pct=str(hanging))
+    deadline = time.monotonic() + 3
+    while Path(f"/proc/{pidfile.read_text().strip()}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_cancelled_entry_leaves_nothing(lab: Lab, vmid: int) -> None:
+    lab.set_pct_cost(0.3)
+
+    async def story(place: SitePlace) -> None:
+        for patience in (0.02, 0.15, 0.45):
+            async with opened(lab, vmid) as other:
+                task = asyncio.create_task(other.inside())
+                await asyncio.sleep(patience)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+
+    try:
+        play(lab, vmid, story)
+    finally:
+        lab.set_pct_cost(0)
+
+
+# ---------------------------------------------------------------------------- without being root
+
+
+@pytest.fixture
+def user(lab: Lab) -> Iterator[str]:
+    """A login without rights, for this test alone."""
+    if not shutil.which("useradd", path="/usr/sbin:/sbin"):
+        pytest.skip("useradd is not installed")
+    name = f"fs{secrets.token_hex(4)}"
+    add = ["/usr/sbin/useradd", "-M", "-N", "-d", "/nonexistent", "-s", "/bin/sh", "-p", "*", name]
+    done = subprocess.run(add, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no user can be added here: {done.stderr.strip()}")
+    yield name
+    deadline = time.monotonic() + 10
+    # refused as long as sshd has a process of this login
+    while subprocess.run(["/usr/sbin/userdel", name], capture_output=True, check=False).returncode:
+        assert time.monotonic() < deadline, f"the user {name} is left behind"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("sudo", ["auto", "never"])
+def test_a_login_without_root_is_told_what_to_do(lab: Lab, user: str, sudo: str) -> None:
+    async def story() -> None:
+        site = Site(host_of(lab, ssh=f"{user}@127.0.0.1", sudo=sudo), Tunnels())
+        try:
+            with pytest.raises(PrivilegeMissing, match="root is needed") as caught:
+                await site.place(None, dry_run=False)
+            assert f"{user}@127.0.0.1" in caught.value.hint
+        finally:
+            await site.close()
+
+    asyncio.run(story())
