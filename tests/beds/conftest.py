@@ -15,7 +15,7 @@ from fleetstop.lab import Lab
 
 from .bed import Bed
 
-CONTAINERS = 40
+CONTAINERS = 100
 
 
 @pytest.fixture(scope="session")
