@@ -104,10 +104,19 @@ class Bed:
             pct_calls=len(self.lab.pct_calls()) - calls,
             stdout=out,
         )
+        self._keep(ran)
         # the speed budget: one connection, and at most one pct, for every job there is
         assert not alone or ran.connections <= 1, ran.people
         assert not alone or ran.pct_calls <= running.targets, ran.people
         return ran
+
+    def _keep(self, ran: Ran) -> None:
+        """For SHOWN.md: with FLEETSTOP_SHOWN=FILE each command's last words are kept there."""
+        if path := os.environ.get("FLEETSTOP_SHOWN"):
+            test = os.environ.get("PYTEST_CURRENT_TEST", "").split("::")[-1].split(" ")[0]
+            ends = [each for each in ran.people.splitlines() if each.startswith(("ct", "lab1"))]
+            with Path(path).open("a") as file:
+                file.write(f"{test}\t{ran.code}\t{ends[-1] if ends else ''}\n")
 
     def log(self, job: Started) -> str:
         return job.log.read_text(errors="replace")
