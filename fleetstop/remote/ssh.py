@@ -18,7 +18,7 @@ from tenacity import (
     AsyncRetrying,
     retry_if_exception,
     stop_after_attempt,
-    wait_exponential_jitter,
+    wait_random,
 )
 
 from fleetstop import errors
@@ -239,7 +239,7 @@ async def _dial(way: Journey, options: dict[str, Any], trip: _Trip) -> Login:
 
     retrying = AsyncRetrying(
         stop=stop_after_attempt(3),
-        wait=wait_exponential_jitter(multiplier=0.1, max=1.0, jitter=0.3),
+        wait=wait_random(min=0.1, max=0.5),
         retry=retry_if_exception(lambda exc: is_transient(exc, trip.seen)),
         reraise=True,
     )
