@@ -148,7 +148,8 @@ class Climb:
         alive = standing(self.family, self.look.tree)
         ids = [kin.id for kin in alive if not self._zombie(kin)]
         trainers = [kin.id for kin in alive if kin.role == "trainer" and not self._zombie(kin)]
-        await looks.watch(self._scope.place, ids if len(ids) <= 20 else trainers, seconds)
+        every = self.ladder.playbook.every_s
+        await looks.watch(self._scope.place, ids if len(ids) <= 20 else trainers, seconds, every)
 
     def _zombie(self, kin: Kin) -> bool:
         process = self.look.tree.get(kin.id)

@@ -153,10 +153,12 @@ async def ends(shell: Shell, path: str, size: int) -> tuple[bytes, bytes] | None
     return answer.data[:cut], answer.data[cut:]
 
 
-async def watch(place: Place, ids: list[ProcessId], seconds: float) -> bool:
-    """Returns after `seconds`, or at once when one of these ends; whether one did."""
+async def watch(place: Place, ids: list[ProcessId], seconds: float, every_s: float = 0.1) -> bool:
+    """Returns after `seconds`, or when one of these ends; whether one did. The far end looks
+    at them `every_s` seconds (20 ms to 2 s)."""
     ms = max(0, min(2000, int(seconds * 1000)))
-    words = (str(ms), *(f"{each.pid}:{each.start}" for each in ids))
+    step = max(20, min(2000, int(every_s * 1000)))
+    words = (f"{ms}/{step}", *(f"{each.pid}:{each.start}" for each in ids))
     answer = await place.host.run(Command("watch", words, deadline_s=ms / 1000 + 10.0))
     if answer.status not in (0, 8):
         raise RemoteFailed(f"the processes could not be watched (status {answer.status})")

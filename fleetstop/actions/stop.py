@@ -151,7 +151,10 @@ class _Attempt:
                 return self.outcome("refused", reason=end.reason)
             case "leftover":
                 proof = await verify.checkpoint(self._scope, scene, climb)
-                return self.outcome("unclean", reason=end.reason, checkpoint=proof.record)
+                reason = "; ".join(each for each in (end.reason, proof.problem) if each)
+                return self.outcome(
+                    "unclean", reason=reason, checkpoint=proof.record, findings=proof.findings
+                )
             case _:
                 return self.outcome("still_running", reason=end.reason)
 

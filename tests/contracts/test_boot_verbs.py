@@ -161,6 +161,20 @@ def test_watch_tells_gone_other_and_zombie_apart(kind: str, started: Started) ->
     play(kind, story)
 
 
+def test_watch_looks_as_often_as_asked(kind: str, started: Started) -> None:
+    """`MS/EVERY_MS`: a process that ends is told with the next look, not before."""
+
+    async def story(local: LocalShell) -> None:
+        alive = word(who(started.sleeper()))
+        for every, least in (("50", 0.2), ("1500", 1.5)):
+            begun = time.monotonic()
+            answer = await ask(local, "watch", f"200/{every}", alive)
+            assert answer == Answer(status=0, data=b"")
+            assert least <= time.monotonic() - begun < least + 2
+
+    play(kind, story)
+
+
 _LEADER_ENDS = """
 import ctypes, os, platform, threading, time
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()

@@ -118,9 +118,10 @@ detail() {
   grep -sHazE '^(RANK|LOCAL_RANK|FLEETSTOP_RUN)=' $envs; [ $? -le 2 ]
 }
 
-# watch MS PID:START... : answers at once when one is no longer the same or dead, else after MS
+# watch MS[/EVERY_MS] PID:START... : answers at once when one is no longer the same or dead, else after MS
 watch() {
-  left=$1; shift
+  left=${1%/*}; step=100; case $1 in */*) step=${1#*/} ;; esac; shift
+  f=00$((step % 1000)); f=$((step / 1000)).${f#"${f%???}"}
   while :; do
     changed=
     for i; do
@@ -129,8 +130,8 @@ watch() {
     done
     [ -n "$changed" ] && return 0
     [ "$left" -gt 0 ] || return 0
-    nap 0.1 || return 8
-    left=$((left - 100))
+    nap "$f" || return 8
+    left=$((left - step))
   done
 }
 
