@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-import msgspec
 import platformdirs
 
 from fleetstop import config, events
@@ -33,6 +32,7 @@ from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope
 from fleetstop.core.inventory import Inventory, Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
+from fleetstop.core.redact import scrub
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.report import report as make_report
 from fleetstop.core.rungs import Consent
@@ -78,12 +78,18 @@ class Fleet:
         self._parallel = parallel
         self._clock = SystemClock()
         self._sites: dict[tuple[object, ...], Site] = {}
-        self._finished: list[Outcome] = []
         self._listener_failed = False
         self._tunnels = Tunnels()
 
     @classmethod
-    def load(cls, path: str | Path | None = None, *, emit: Emit = _nobody, **more: object) -> Fleet:
+    def load(
+        cls,
+        path: str | Path | None = None,
+        *,
+        emit: Emit = _nobody,
+        ssh_config: Path | None = None,
+        parallel: int = 20,
+    ) -> Fleet:
         """Reads the inventory at `path`, or where the README says it is looked for.
 
         Raises BadConfig with file, line and path of the first mistake.
@@ -94,7 +100,7 @@ class Fleet:
             cwd=Path.cwd(),
             user_dir=Path(platformdirs.user_config_dir("fleetstop")),
         )
-        return cls(inventory, emit=emit, **more)  # type: ignore[arg-type]
+        return cls(inventory, emit=emit, ssh_config=ssh_config, parallel=parallel)
 
     async def __aenter__(self) -> Fleet:
         return self
@@ -108,8 +114,7 @@ class Fleet:
         await self.close()
 
     async def close(self) -> None:
-        for site in self._sites.values():
-            await site.close()
+        await asyncio.gather(*(site.close() for site in self._sites.values()))
         await self._tunnels.close()
 
     def select(
@@ -161,14 +166,17 @@ class Fleet:
         except Refused as exc:
             return self._refused(words, exc)
         consent: Consent = "given" if force else "refused" if graceful else "absent"
-        wish = Wish(
-            playbook=Playbook(name="", ladder=()),
-            consent=consent,
-            graceful=graceful,
-            signal=_stop_signal(signal),
-            dry_run=dry_run,
-        )
-        wishes = {each.name: self._wish(wish, each, playbook, ladder) for each in targets}
+        named = _stop_signal(signal)
+        wishes = {
+            each.name: Wish(
+                playbook=self._playbook_for(each, playbook, ladder),
+                consent=consent,
+                graceful=graceful,
+                signal=named,
+                dry_run=dry_run,
+            )
+            for each in targets
+        }
 
         async def action(scope: Scope) -> Outcome:
             return await stop(scope, wishes[scope.target.name])
@@ -179,25 +187,32 @@ class Fleet:
 
     def _refused(self, words: Sequence[str], exc: Refused) -> Report:
         """Several jobs where one was meant: nothing was even connected to."""
+        run, at = secrets.token_hex(4), self._clock.wall()
+        name = " ".join(words)
         outcome = Outcome(
-            target=" ".join(words),
+            target=name,
             host=None,
             vmid=None,
             job=None,
             result="refused",
             reason=exc.message,
+            evidence=exc.evidence,
             hint=exc.hint or None,
         )
-        done = make_report(secrets.token_hex(4), [outcome])
-        self._tell(events.TargetFinished(at=self._clock.wall(), target=None, outcome=outcome))
+        done = make_report(run, [outcome])
+        self._tell(
+            events.Started(
+                at=at, target=None, run=run, command="stop", targets=(name,), asked=tuple(words)
+            )
+        )
+        self._tell(events.TargetFinished(at=at, target=name, outcome=outcome))
         self._tell(done)
         return done
 
-    def _wish(self, wish: Wish, target: Target, playbook: str | None, ladder: str | None) -> Wish:
+    def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:
         if ladder is not None:
-            return msgspec.structs.replace(wish, playbook=ladder_playbook(ladder))
-        name = playbook or (target.job.playbook if target.job else "standard")
-        return msgspec.structs.replace(wish, playbook=self.playbook(name))
+            return ladder_playbook(ladder)
+        return self.playbook(name or (target.job.playbook if target.job else "standard"))
 
     def playbook(self, name: str) -> Playbook:
         """By name (./playbooks, beside the inventory, stock) or by path; raises BadConfig."""
@@ -244,12 +259,11 @@ class Fleet:
             partial(log_fault, run.id),
             self._parallel,
         )
-        self._finished.clear()
         try:
             outcomes = await crew.run_all(targets, action, allowed, exclusive=not dry_run)
         except asyncio.CancelledError:
             # tell how far it came, then let the interruption pass
-            self._tell(make_report(run.id, self._finished))
+            self._tell(make_report(run.id, crew.so_far(targets)))
             raise
         done = make_report(run.id, outcomes)
         self._tell(done)
@@ -261,13 +275,13 @@ class Fleet:
     def _site(self, target: Target) -> Site:
         host = target.host
         # an ad-hoc host may bear the same name as another with another port or login
-        key = (host.ssh, host.port, host.jump, host.identity, host.known_hosts, host.sudo)
-        return self._sites.setdefault(key, Site(host, self._tunnels, self._ssh_config))
+        key = (host.ssh, host.port, host.jump, host.identity, host.known_hosts, host.sudo, host.pct)
+        if key not in self._sites:
+            self._sites[key] = Site(host, self._tunnels, self._ssh_config)
+        return self._sites[key]
 
     def _tell(self, event: AnyEvent) -> None:
         """A listener can never hurt the work: what it raises is kept from the run."""
-        if isinstance(event, events.TargetFinished):
-            self._finished.append(event.outcome)
         try:
             self._emit(event)
         except Exception:
@@ -296,12 +310,14 @@ def _operator() -> str:
 
 
 def log_fault(run: str, text: str) -> str | None:
-    """Keeps a traceback in a file of the user's own; its path, or None where none can be."""
+    """Keeps a traceback in the user's log directory (0600); its path, None where none can be."""
     try:
+        place = Path(platformdirs.user_log_dir("fleetstop"))
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(
-            "w", prefix=f"fleetstop-fault-{run}-", suffix=".log", delete=False
+            "w", prefix=f"fault-{run}-", suffix=".log", dir=place, delete=False
         ) as file:
-            file.write(text)
+            file.write(scrub(text))
             return file.name
     except OSError:
         return None

@@ -11,7 +11,7 @@ from msgspec import Struct
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene
-from fleetstop.actions.lock import Lock
+from fleetstop.actions.lock import Answered, Lock
 from fleetstop.actions.telling import Scope
 from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Listing
@@ -26,6 +26,7 @@ from fleetstop.core.ladder import (
     Step,
     Wait,
     earlier_marks,
+    heard_meanwhile,
     observe,
     was_sent,
 )
@@ -38,8 +39,9 @@ from fleetstop.core.verdict import Judged, Look, judge
 from fleetstop.errors import ConnectionLost, FrameTimedOut, RemoteFailed
 
 _CHANGED_TRIES = 50
+_TORN_TRIES = 25
 # an older temporary file is a leftover, not a save
-_FRESH_S = 60.0
+FRESH_S = 60.0
 
 
 class _Files(Struct, frozen=True):
@@ -55,20 +57,22 @@ class Climb:
         self._scope = scope
         self._lock = lock
         self._changed = 0
+        self._torn = 0
         self._gone: set[ProcessId] = set()
         self._told: Held | None = None
         self._earlier = earlier_marks(scene.tree, ladder.past)
         self.ladder = ladder
-        self.look = Look(at=scene.at, tree=scene.tree)
+        self.look = Look(at=scene.at, tree=scene.tree, real=scene.real)
         self.judged: Judged | None = None
         self.listing: Listing | Unseen | None = scene.listing
         self.log: LogTail | None = scene.log
         self.log_at_signal: LogTail | None = None
         self.listing_at_signal: Listing | Unseen | None = None
-        self.newest_at_signal: float | None = None
         self.sent: list[SignalRecord] = []
         self.doubts: list[str] = []
-        self.written_by_us: set[str] = set()
+        self.written: set[str] = set()
+        self.signalled_at = self.watched_at = scene.at
+        self.real = scene.real
 
     @property
     def family(self) -> Family:
@@ -77,6 +81,10 @@ class Climb:
     @property
     def signals(self) -> tuple[SignalRecord, ...]:
         return tuple(self.sent)
+
+    async def stamp(self) -> None:
+        """A sign of life; whoever works on beyond the climb calls it too."""
+        await self._lock.stamp()
 
     async def run(self) -> End:
         """Until the ladder ends. The first look is the one that found the job."""
@@ -91,7 +99,10 @@ class Climb:
                     return end
             await self._lock.stamp()
             before, self.look = self.look, await self._look_again()
-            self.judged = self._judge(before, self.look)
+            was, self.judged = self.judged, self._judge(before, self.look)
+            if self.judged.verdict != was.verdict:
+                told = {"verdict": self.judged.verdict, "evidence": self.judged.evidence}
+                self._scope.teller.tell(events.Looked, **told)
             self._remember_writers()
 
     async def _do(self, step: Step) -> End | None:
@@ -116,7 +127,8 @@ class Climb:
                     reason=step.reason,
                 )
             case WatchOn():
-                self._mark()
+                self.log_at_signal = self.log_at_signal or self.log
+                self.watched_at = self._scope.clock.now()
                 tell(
                     events.WatchedOn,
                     signal=step.signal,
@@ -139,9 +151,13 @@ class Climb:
 
     async def _confirmed(self) -> bool:
         """A look may be torn: gone is said only after asking for each identity once more."""
-        alive = standing(self.family, self.look.tree)
-        ids = [kin.id for kin in self.family.members]
-        return not alive and await looks.all_gone(self._scope.place, ids)
+        if await looks.all_gone(self._scope.place, [kin.id for kin in self.family.members]):
+            return True
+        self._torn += 1
+        if self._torn > _TORN_TRIES:
+            raise RemoteFailed("a member lives, but is no longer seen in its place")
+        await self._scope.clock.sleep(0.2)
+        return False
 
     async def _wait(self, seconds: float) -> None:
         """Watches all that is alive; a big family's workers are looked at by the next look."""
@@ -160,31 +176,45 @@ class Climb:
         place = self._scope.place
         if self._scope.target.vmid is not None and await place.is_frozen():
             raise place.frozen_error()
-        self._mark()
-        refused = await self._out(send)
-        if refused is not None:
+        answered = await self._out(send)
+        if answered.heard:
+            self.ladder = heard_meanwhile(self.ladder, answered.heard)
+        elif answered.refused is not None:
             self._changed += 1
             if self._changed > _CHANGED_TRIES:
-                raise RemoteFailed(f"{send.signal} was not sent: {refused}, again and again")
-            return
-        self._note_sent(send)
+                text = f"{send.signal} was not sent: {answered.refused}, again and again"
+                raise RemoteFailed(text)
+        else:
+            self._note_sent(send, answered.doubt)
 
-    async def _out(self, send: Send) -> str | None:
+    async def _out(self, send: Send) -> Answered:
         """The send itself; an interruption waits for its answer, so that it can be told."""
-        task = asyncio.ensure_future(self._lock.send(send, self.look.tree))
+        work = self._lock.send(send, self.look.tree, self.ladder.past)
+        task = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if await task is None:
-                self._note_sent(send)
+            await asyncio.wait([task])
+            if task.cancelled() or task.exception() is not None:
+                self._doubt(send, "it was interrupted just then")
+            elif task.result().out:
+                self._note_sent(send, task.result().doubt)
             raise
         except (ConnectionLost, FrameTimedOut):
-            pids = ", ".join(str(pid) for pid in _pids(send.recipients))
-            text = f"{send.signal} to {pids} may have been sent: the connection was lost just then"
-            self.doubts.append(self._scope.teller.finding(text))
+            self._doubt(send, "the connection was lost just then")
             raise
 
-    def _note_sent(self, send: Send) -> None:
+    def _doubt(self, send: Send, why: str) -> None:
+        pids = ", ".join(str(pid) for pid in _pids(send.recipients))
+        text = f"{send.signal} to {pids} may have been sent: {why}"
+        self.doubts.append(self._scope.teller.finding(text))
+
+    def _note_sent(self, send: Send, doubt: str | None) -> None:
+        """It is out. What was saved so far was not saved because of it."""
+        self.log_at_signal, self.listing_at_signal = self.log, self.listing
+        self.signalled_at = self._scope.clock.now()
+        if doubt is not None:
+            self._doubt(send, doubt)
         now = self._scope.clock.now()
         self.ladder = was_sent(self.ladder, send, self.look.tree, now)
         self.sent.append(
@@ -207,11 +237,6 @@ class Climb:
             continued=send.resume,
         )
 
-    def _mark(self) -> None:
-        """What the log and the checkpoints were when the first signal of this climb went out."""
-        if self.log_at_signal is None and self.listing_at_signal is None:
-            self.log_at_signal, self.listing_at_signal = self.log, self.listing
-
     async def _look_again(self) -> Look:
         """Host and container at once: they are two shells. Raises ContainerFrozen."""
         place = self._scope.place
@@ -223,6 +248,7 @@ class Climb:
             tree=tree,
             changed=files.changed,
             temporary=files.temporary,
+            real=self.real,
             files_unseen=files.unseen,
             trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.log),
         )
@@ -241,16 +267,21 @@ class Climb:
         job = self._scope.target.job
         if job is None or (job.checkpoints is None and job.log is None):
             return _Files()
-        shell = await self._scope.place.inside()
+        try:
+            shell = await self._scope.place.inside()
+        except RemoteFailed as exc:
+            return _Files(unseen=f"the container could not be entered: {exc}")
         if job.log is not None:
             self.log = await looks.log(shell, job.log) or self.log
         if job.checkpoints is None:
             return _Files()
-        new, now = await looks.listing(shell, job.checkpoints)
+        listed = await looks.listing(shell, job.checkpoints)
+        new, now = listed.listing, listed.now
+        self.real = listed.real or self.real
         if isinstance(new, Unseen):
             return _Files(unseen=f"the checkpoints: {new.reason}")
         old, self.listing = self.listing, new
-        fresh = [e for e in ckpt.temp_without_final(new) if now and now - e.mtime < _FRESH_S]
+        fresh = [e for e in ckpt.temp_without_final(new) if now and now - e.mtime < FRESH_S]
         return _Files(
             changed=ckpt.growing(old, new) if isinstance(old, Listing) else (),
             temporary=tuple(each.path for each in fresh),
@@ -275,7 +306,8 @@ class Climb:
         for kin in self.family.members:
             process = self.look.tree.get(kin.id)
             files = process.detail.files if process is not None and process.detail else None
-            self.written_by_us |= {each.target for each in files or () if each.writable_file}
+            written = (e for e in files or () if e.writable_file or e.appended_file)
+            self.written |= {each.target for each in written}
 
     def _tell_exits(self) -> None:
         for kin in self._exits():

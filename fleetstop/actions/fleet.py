@@ -10,11 +10,12 @@ from typing import TypeAlias
 import msgspec
 
 from fleetstop import events
+from fleetstop.actions.present import outcome_of
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.core.inventory import Target
-from fleetstop.core.report import Cost, Outcome, Result
+from fleetstop.core.report import Outcome, Result
 from fleetstop.errors import FleetstopError
-from fleetstop.events import Emit
+from fleetstop.events import AnyEvent, Emit
 from fleetstop.ports import Clock, Place
 
 Action: TypeAlias = Callable[[Scope], Awaitable[Outcome]]
@@ -52,6 +53,7 @@ class Crew:
         self._log_fault = log_fault
         self._parallel = asyncio.Semaphore(parallel)
         self._allowed: Allowed = anything
+        self._done: dict[str, Outcome] = {}
         self._alone: dict[tuple[object, ...], asyncio.Semaphore] = {}
 
     async def run_all(
@@ -73,10 +75,26 @@ class Crew:
             tasks = [group.create_task(self._one(target, action)) for target in targets]
         return [task.result() for task in tasks]
 
+    def so_far(self, targets: Sequence[Target]) -> list[Outcome]:
+        """After an interruption: what became of each; those that never began are interrupted."""
+        told = []
+        for each in targets:
+            outcome = self._done.get(each.name)
+            if outcome is None:
+                outcome = outcome_of(each, "refused", reason="interrupted before it began")
+                outcome = msgspec.structs.replace(outcome, interrupted=True)
+            told.append(outcome)
+        return told
+
+    def _keep(self, event: AnyEvent) -> None:
+        if isinstance(event, events.TargetFinished):
+            self._done[event.outcome.target] = event.outcome
+        self._emit(event)
+
     async def _one(self, target: Target, action: Action) -> Outcome:
-        teller = Teller(target.name, self._emit, self._clock)
+        teller = Teller(target.name, self._keep, self._clock)
         started = self._clock.now()
-        async with self._alone[_place(target)], self._parallel, self._turn(target):
+        async with self._alone[_place(target)], self._turn(target), self._parallel:
             try:
                 self._allowed(target)
                 return await self._on_place(target, action, teller)
@@ -84,10 +102,11 @@ class Crew:
                 result: Result = "refused" if exc.exit_code == 5 else "unreachable"
                 return self._failed(target, teller, result, exc.message, exc.hint, started)
             except Exception as exc:
-                path = self._log_fault(traceback.format_exc())
-                teller.tell(events.Fault, error=f"{type(exc).__name__}: {exc}", traceback_path=path)
+                path = self._log_fault("".join(traceback.format_exception(exc)))
+                error = f"{type(exc).__name__}: {exc}"
+                teller.tell(events.Fault, error=error, traceback_path=path)
                 hint = f"the traceback is in {path}" if path else ""
-                text = f"a fault in fleetstop: {type(exc).__name__}: {exc}"
+                text = f"a fault in fleetstop: {error}"
                 return self._failed(target, teller, "fault", text, hint, started)
 
     async def _on_place(self, target: Target, action: Action, teller: Teller) -> Outcome:
@@ -102,7 +121,9 @@ class Crew:
         try:
             seconds = round(self._clock.now() - started, 3)
             teller.tell(events.Connected, host=target.host.name, seconds=seconds)
-            return await action(Scope(self._run, target, place, self._clock, teller))
+            return await action(
+                Scope(self._run, target, place, self._clock, teller, self._log_fault)
+            )
         finally:
             await place.close()
 
@@ -122,15 +143,6 @@ class Crew:
     def _outcome(
         self, target: Target, result: Result, reason: str, hint: str, started: float
     ) -> Outcome:
-        return Outcome(
-            target=target.name,
-            host=target.host.name,
-            vmid=target.vmid,
-            job=target.job_name,
-            result=result,
-            reason=reason,
-            hint=hint or None,
-            verdict="unknown" if result == "unreachable" else None,
-            seconds=round(self._clock.now() - started, 3),
-            cost=Cost(ssh_connections=0, pct_calls=0),
-        )
+        blind = {"verdict": "unknown", "evidence": (reason,)} if result == "unreachable" else {}
+        seconds = round(self._clock.now() - started, 3)
+        return outcome_of(target, result, hint=hint, reason=reason, seconds=seconds, **blind)

@@ -34,6 +34,7 @@ class Scene(Struct, frozen=True):
     listing: Listing | Unseen | None = None
     log: LogTail | None = None
     remote_now: float | None = None
+    real: str | None = None
     newest: ckpt.Checkpoint | None = None
     newest_complete: bool | None = None
 
@@ -126,8 +127,9 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
     if job.log is not None:
         seen["log"] = await looks.log(shell, job.log)
     if job.checkpoints is not None:
-        listing, seen["remote_now"] = await looks.listing(shell, job.checkpoints)
-        seen["listing"] = listing
+        listed = await looks.listing(shell, job.checkpoints)
+        seen |= {"listing": listed.listing, "remote_now": listed.now, "real": listed.real}
+        listing = listed.listing
         newest = ckpt.newest(listing) if isinstance(listing, Listing) else None
         if newest is not None:
             whole = await completeness(scope, newest, _open_for_write(tree), stable=False)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from msgspec import Struct
+
 from fleetstop.actions.telling import Run
 from fleetstop.core.commands import Command
 from fleetstop.core.family import Kin
-from fleetstop.core.ledger import Ledger, RunFile, holder, parse_ledger, spent, undecided
+from fleetstop.core.ledger import (
+    Heard,
+    Ledger,
+    RunFile,
+    heard_before,
+    holder,
+    parse_ledger,
+    spent,
+    undecided,
+)
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.rungs import Send
 from fleetstop.errors import Refused, RemoteFailed
@@ -13,6 +26,22 @@ from fleetstop.ports import Clock, Shell
 
 STAMP_S = 5.0
 _TRIES = 20
+# below the frame's own deadline, and far below the 30 s after which another may hold the lock
+_IN_TIME_S = 8
+
+
+class Answered(Struct, frozen=True):
+    """What became of a send. All unset: it is out. `refused`: somebody ended, became another,
+    or its masks changed. `heard`: another run has signalled meanwhile. `doubt`: it is out, but
+    perhaps not to all."""
+
+    refused: str | None = None
+    heard: dict[ProcessId, Heard] = {}
+    doubt: str | None = None
+
+    @property
+    def out(self) -> bool:
+        return self.refused is None and not self.heard
 
 
 class Lock:
@@ -25,19 +54,29 @@ class Lock:
         self._scope = "host" if vmid is None else f"lxc:{vmid}"
         self._clock = clock
         self._stamped = clock.now()
-        self._count = 0
+        self._next = 1
+        self._own: set[tuple[str, int]] = set()
         self.claimed = False
 
     async def read(self) -> Ledger:
         answer = await self._shell.run(Command("ledger", (self._where,)))
         found = parse_ledger(answer.data) if answer.status == 0 else None
         if found is None:
-            raise RemoteFailed(
-                f"the lock directory /run/lock/fleetstop.{self._where} could not be read "
-                f"(status {answer.status}); nothing is sent without it",
-                hint="it must be a plain directory, not a link; look at it on the host",
-            )
+            raise self._no_lock("read", answer.status)
         return found
+
+    def _no_lock(self, what: str, status: int) -> RemoteFailed:
+        place = f"/run/lock/fleetstop.{self._where}"
+        if status == 23:
+            return RemoteFailed(
+                f"the lock directory {place} belongs to somebody else; nothing is sent without it",
+                hint=f"look at it on the host: ls -la {place}",
+            )
+        return RemoteFailed(
+            f"the lock directory {place} could not be {what} (status {status}); "
+            "nothing is sent without it",
+            hint="it must be a plain directory, not a link; is the disk full?",
+        )
 
     async def claim(self) -> Ledger:
         """Takes the lock or raises Refused; nobody is ever waited for longer than 2 s."""
@@ -45,12 +84,9 @@ class Lock:
         words = (self._where, self._run.id, header)
         answer = await self._shell.run(Command("claim", words, changes=True))
         if answer.status != 0:
-            raise RemoteFailed(
-                f"the lock /run/lock/fleetstop.{self._where} could not be written "
-                f"(status {answer.status}); nothing is sent without it",
-                hint="it must be a plain directory, not a link; is the disk full?",
-            )
+            raise self._no_lock("written", answer.status)
         self.claimed = True
+        self._stamped = self._clock.now()
         ledger = await self.read()
         for _ in range(_TRIES):
             if not undecided(ledger, self._run.id):
@@ -62,6 +98,7 @@ class Lock:
         if first is None or first.run != self._run.id:
             await self.release(None)
             raise self.locked(first, ledger)
+        self._next = max(self._next, _last_line(ledger, self._run.id) + 1)
         return ledger
 
     def locked(self, by: RunFile | None, ledger: Ledger) -> Refused:
@@ -83,37 +120,53 @@ class Lock:
             if answer.status != 0:
                 raise RemoteFailed("the lock could not be renewed; nothing more is sent")
 
-    async def send(self, send: Send, tree: ProcessTree) -> str | None:
-        """The ledger line and the signal, in one remote function; None when it is out.
-
-        Otherwise what spoke against it: somebody ended, became another, or its masks changed.
-        """
-        await self._still_ours()
-        self._count += 1
-        words = [self._where, self._run.id, str(self._count), send.signal, send.landing]
+    async def send(
+        self, send: Send, tree: ProcessTree, known: Mapping[ProcessId, Heard]
+    ) -> Answered:
+        """The ledger line and the signal, in one remote function, after asking the ledger once
+        more: `known` is what its recipients are known to have heard before this ladder."""
+        ledger, late = await self._heard_meanwhile(send, known)
+        if late:
+            return Answered(heard=late)
+        number = self._next
+        # a host shell that is stalled must not send it when we have long given up
+        latest = int(ledger.uptime) + _IN_TIME_S
+        words = [self._where, self._run.id, f"{number}@{latest}", send.signal, send.landing]
         words += ["cont" if send.resume else "-", self._scope]
         for kin in send.recipients:
             words += _words(kin, tree, checked=send.signal != "KILL")
+        self._own |= {(self._run.id, number)}
+        self._next += 1
         answer = await self._shell.run(Command("send", tuple(words), changes=True))
         text = answer.data.decode("ascii", "replace").strip()
         if answer.status in (10, 11, 12):
-            return f"changed just before the signal: {text}"
+            return Answered(refused=f"changed just before the signal: {text}")
+        if answer.status == 13:
+            raise RemoteFailed(f"{send.signal} was not sent: the host took too long; look again")
         if answer.status != 0:
             raise RemoteFailed(
                 f"{send.signal} was not sent: the ledger could not be written "
                 f"(status {answer.status})"
             )
-        return None
+        if text.split()[-1:] != ["0"]:
+            return Answered(doubt=f"kill could not reach all of {_names(send)}")
+        return Answered()
 
-    async def _still_ours(self) -> None:
-        """After a pause of more than 30 s, a laptop asleep say, another run may hold it."""
+    async def _heard_meanwhile(
+        self, send: Send, known: Mapping[ProcessId, Heard]
+    ) -> tuple[Ledger, dict[ProcessId, Heard]]:
+        """After a pause of more than 30 s, a laptop asleep say, another run may have held the
+        lock, and may have signalled. Then the lock is claimed anew, or refused."""
         ledger = await self.read()
         first = holder(ledger)
-        if first is None or first.run == self._run.id:
-            return
-        if self._count == 0:
-            raise self.locked(first, ledger)
-        raise RemoteFailed(f"run {first.run} has taken the lock over; nothing more is sent")
+        if first is None or first.run != self._run.id:
+            if self._own:
+                taken = first.run if first else "another one"
+                raise RemoteFailed(f"run {taken} has taken the lock over; nothing more is sent")
+            ledger = await self.claim()
+        ids = frozenset(kin.id for kin in send.recipients)
+        heard = heard_before(ledger, ids, frozenset(self._own))
+        return ledger, {each: by for each, by in heard.items() if each not in known}
 
     async def release(self, alive: frozenset[ProcessId] | None) -> None:
         """Gives the lock back. `alive`: all that live in the place, None where unknown.
@@ -134,6 +187,14 @@ class Lock:
             old.append(self._run.id)
         if old:
             await self._shell.run(Command("forget", (self._where, *old), changes=True))
+
+
+def _last_line(ledger: Ledger, run: str) -> int:
+    return max((each.n for one in ledger.runs if one.run == run for each in one.sends), default=0)
+
+
+def _names(send: Send) -> str:
+    return ", ".join(str(kin.pid) for kin in send.recipients)
 
 
 def _words(kin: Kin, tree: ProcessTree, *, checked: bool) -> list[str]:

@@ -6,13 +6,22 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from fleetstop.core.checkpoint import Listing, parse_listing
+from msgspec import Struct
+
+from fleetstop.core.checkpoint import HEAD_BYTES, Listing, parse_listing
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
 from fleetstop.core.inventory import Match
 from fleetstop.core.joblog import LogTail, parse_log
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.procfs import parse_argv, parse_detail, parse_look, with_argv, with_detail
+from fleetstop.core.procfs import (
+    parse_argv,
+    parse_detail,
+    parse_look,
+    text,
+    with_argv,
+    with_detail,
+)
 from fleetstop.errors import CouldNotLook, RemoteFailed
 from fleetstop.ports import Place, Shell
 
@@ -113,19 +122,34 @@ def _block(data: bytes) -> tuple[bytes, int]:
     return text, int(code[0]) if code[0].isdigit() else 255
 
 
-async def listing(shell: Shell, directory: str) -> tuple[Listing | Unseen, float | None]:
-    """The checkpoint directory and the remote clock; one that is not there yet is empty."""
+class Listed(Struct, frozen=True):
+    """The checkpoint directory; `now` is the remote clock, `real` the path without links."""
+
+    listing: Listing | Unseen
+    now: float | None = None
+    real: str | None = None
+
+
+async def listing(shell: Shell, directory: str) -> Listed:
+    """A directory that is not there yet is empty. A file that goes away under find's feet makes
+    its answer useless; so it is asked a second time."""
+    found = await _listing(shell, directory)
+    return found if isinstance(found.listing, Listing) else await _listing(shell, directory)
+
+
+async def _listing(shell: Shell, directory: str) -> Listed:
     try:
         answer = await shell.run(Command("list", (directory,), deadline_s=20.0))
     except CouldNotLook as exc:
-        return Unseen(str(exc)), None
+        return Listed(Unseen(str(exc)))
     stamp, _, body = answer.data.partition(b"\n")
     now = _seconds(stamp)
     if answer.status == NO_SUCH:
-        return Listing(root=directory, entries=()), now
+        return Listed(Listing(root=directory, entries=()), now)
     if answer.status == 41:
-        return Unseen(f"{directory} is not a directory"), now
-    return parse_listing(body, answer.status), now
+        return Listed(Unseen(f"{directory} is not a directory that can be entered"), now)
+    real, _, rows = body.partition(b"\n\0")
+    return Listed(parse_listing(rows, answer.status), now, text(real))
 
 
 def _seconds(text: bytes) -> float | None:
@@ -145,11 +169,15 @@ async def log(shell: Shell, path: str) -> LogTail | None:
 
 
 async def ends(shell: Shell, path: str, size: int) -> tuple[bytes, bytes] | None:
-    """Head and tail of a file, at most 64 and 1024 bytes; None where it cannot be read."""
-    answer = await shell.run(Command("ends", (path,)))
+    """Head and tail of a file, at most `HEAD_BYTES` and 1024; None where it cannot be read."""
+    head = HEAD_BYTES if path.lower().endswith(".safetensors") else 64
+    try:
+        answer = await shell.run(Command("ends", (path, str(head))))
+    except CouldNotLook:
+        return None
     if answer.status != 0:
         return None
-    cut = min(64, size)
+    cut = min(head, size)
     return answer.data[:cut], answer.data[cut:]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.verify import records
 from fleetstop.core import redact
 from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen, indexes_of
+from fleetstop.core.inventory import Target
 from fleetstop.core.ladder import Ladder, earlier_marks
-from fleetstop.core.report import GpuRecord, Member
+from fleetstop.core.report import CheckpointRecord, GpuRecord, Member, Outcome, Result
 from fleetstop.core.signals import Landing, worst
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
 from fleetstop.errors import ContainerFrozen, CouldNotLook
@@ -19,6 +22,43 @@ from fleetstop.events import CheckpointSeen, LogSeen
 def blind(exc: CouldNotLook) -> Verdict:
     """The verdict on a job that cannot be seen: what it was before is not what it is."""
     return "frozen" if isinstance(exc, ContainerFrozen) else "unknown"
+
+
+def outcome_of(target: Target, result: Result, *, hint: str | None = None, **facts: Any) -> Outcome:
+    """The outcome of a target; what is not among `facts` is unknown."""
+    return Outcome(
+        target=target.name,
+        host=target.host.name,
+        vmid=target.vmid,
+        job=target.job_name,
+        result=result,
+        hint=hint or None,
+        **facts,
+    )
+
+
+def newest_record(scene: Scene) -> CheckpointRecord | None:
+    """The newest checkpoint of the first look, before anything was asked of the job."""
+    if scene.newest is None:
+        return None
+    return CheckpointRecord(
+        path=scene.newest.path,
+        age_s=_age(scene),
+        complete=scene.newest_complete,
+        written_after_signal=None,
+    )
+
+
+def _age(scene: Scene) -> float | None:
+    if scene.newest is None or scene.remote_now is None:
+        return None
+    return max(0.0, scene.remote_now - scene.newest.mtime)
+
+
+def gpu_strangers(scene: Scene) -> str:
+    """Who in this place holds a GPU though nothing matched; empty where nobody is seen to."""
+    held = [each for each in scene.tree.processes.values() if each.gpus and not each.forked]
+    return ", ".join(f"{each.pid} {redact.command(each.argv or (each.comm,))}" for each in held)
 
 
 def members(family: Family, judged: Judged | None) -> tuple[Member, ...]:
@@ -68,7 +108,7 @@ def first_judgement(scope: Scope, scene: Scene, family: Family, ladder: Ladder |
     job = scope.target.job
     return judge(
         None,
-        Look(at=scene.at, tree=scene.tree),
+        Look(at=scene.at, tree=scene.tree, real=scene.real),
         family,
         stop_signals=signals,
         checkpoints=job.checkpoints if job else None,
@@ -125,9 +165,12 @@ def checkpoint_seen(scene: Scene) -> CheckpointSeen | None:
     one = scene.newest
     if one is None:
         return None
-    age = max(0.0, scene.remote_now - one.mtime) if scene.remote_now is not None else None
     return CheckpointSeen(
-        path=one.path, name=one.name, age_s=age, complete=scene.newest_complete, size=one.size
+        path=one.path,
+        name=one.name,
+        age_s=_age(scene),
+        complete=scene.newest_complete,
+        size=one.size,
     )
 
 

@@ -8,14 +8,23 @@ from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lock import Lock
-from fleetstop.actions.present import blind, gpu_records, located, members
+from fleetstop.actions.present import (
+    blind,
+    gpu_records,
+    gpu_strangers,
+    located,
+    members,
+    newest_record,
+    outcome_of,
+)
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.ladder import earlier_marks
 from fleetstop.core.ledger import heard_before
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.report import CheckpointRecord, Outcome
+from fleetstop.core.redact import command
+from fleetstop.core.report import Outcome
 from fleetstop.core.verdict import ORDER, Judged, Look, Mark, judge
 from fleetstop.errors import CouldNotLook
 
@@ -28,10 +37,11 @@ async def status(scope: Scope) -> Outcome:
     try:
         outcome = await _status(scope)
     except CouldNotLook as exc:
-        outcome = _outcome(
-            scope,
-            result="unreachable",
+        outcome = outcome_of(
+            scope.target,
+            "unreachable",
             verdict=blind(exc),
+            evidence=(exc.message,),
             reason=exc.message,
             hint=exc.hint or None,
         )
@@ -49,7 +59,7 @@ async def _status(scope: Scope) -> Outcome:
         scope = msgspec.structs.replace(scope, target=msgspec.structs.replace(target, job=job))
     scene = await locate(scope)
     if not scene.running:
-        return _outcome(scope, result="not_running", reason=f"container {target.vmid} is stopped")
+        return outcome_of(scope.target, "not_running", reason=f"container {target.vmid} is stopped")
     if not scene.found.families:
         return _nothing(scope, scene)
     judged = await _second_look(scope, scene)
@@ -61,14 +71,16 @@ async def _status(scope: Scope) -> Outcome:
 
 
 def _nothing(scope: Scope, scene: Scene) -> Outcome:
-    left = scene.found.leftovers
-    if scene.found.unclear is not None:
-        return _outcome(scope, result="not_running", reason=scene.found.unclear)
-    if left:
-        names = ", ".join(f"{each.pid} {' '.join(each.argv or ())}" for each in left)
-        reason = f"no trainer runs, but what would start one does: {names}"
-        return _outcome(scope, result="not_running", reason=reason)
-    return _outcome(scope, result="not_running", reason="nothing matches")
+    found = scene.found
+    if found.unclear is not None:
+        return outcome_of(scope.target, "running", verdict="unknown", reason=found.unclear)
+    if found.leftovers:
+        names = ", ".join(f"{each.pid} {command(each.argv or ())}" for each in found.leftovers)
+        reason = f"between two lives: no trainer runs, but what would start one does: {names}"
+        return outcome_of(scope.target, "running", verdict="unknown", reason=reason)
+    strangers = gpu_strangers(scene)
+    reason = f"nothing matches; {strangers} holds a GPU here" if strangers else "nothing matches"
+    return outcome_of(scope.target, "not_running", reason=reason)
 
 
 async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
@@ -77,7 +89,8 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
     pids = {kin.id.pid for family in scene.found.families for kin in family.members}
     tree = await looks.look(scope.place, scope.target.vmid)
     tree = await looks.add_detail(scope.place, tree, pids)
-    first, second = Look(at=scene.at, tree=scene.tree), Look(at=scope.clock.now(), tree=tree)
+    first = Look(at=scene.at, tree=scene.tree, real=scene.real)
+    second = Look(at=scope.clock.now(), tree=tree, real=scene.real)
     marks = await _heard(scope, scene, tree)
     job = scope.target.job
     return {
@@ -101,7 +114,7 @@ async def _heard(scope: Scope, scene: Scene, tree: ProcessTree) -> dict[ProcessI
         ledger = await Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock).read()
     except CouldNotLook:
         return {}
-    return earlier_marks(tree, heard_before(ledger, ids, scope.run.id))
+    return earlier_marks(tree, heard_before(ledger, ids))
 
 
 def _stop_signals(job: Job | None) -> tuple[str, ...]:
@@ -113,33 +126,13 @@ def _running(scope: Scope, scene: Scene, judged: dict[Family, Judged]) -> Outcom
     findings = [each for each in (scene.found.unclear,) if each]
     if len(judged) > 1:
         findings.append(f"{len(judged)} unrelated trees match; stop would refuse")
-    record = None
-    if scene.newest is not None:
-        age = max(0.0, scene.remote_now - scene.newest.mtime) if scene.remote_now else None
-        record = CheckpointRecord(
-            path=scene.newest.path,
-            age_s=age,
-            complete=scene.newest_complete,
-            written_after_signal=None,
-        )
-    return _outcome(
-        scope,
-        result="running",
+    return outcome_of(
+        scope.target,
+        "running",
         verdict=worst.verdict,
         evidence=worst.evidence,
         family=tuple(m for family in judged for m in members(family, judged[family])),
-        checkpoint=record,
+        checkpoint=newest_record(scene),
         gpus=tuple(r for family in judged for r in gpu_records(scene, family) or ()),
         findings=tuple(findings),
-    )
-
-
-def _outcome(scope: Scope, **facts: object) -> Outcome:
-    target = scope.target
-    return Outcome(
-        target=target.name,
-        host=target.host.name,
-        vmid=target.vmid,
-        job=target.job_name,
-        **facts,  # type: ignore[arg-type]
     )

@@ -13,13 +13,24 @@ from fleetstop.actions import refusals, verify
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
-from fleetstop.actions.present import blind, located, members
+from fleetstop.actions.present import (
+    blind,
+    first_judgement,
+    gpu_records,
+    gpu_strangers,
+    located,
+    members,
+    newest_record,
+    outcome_of,
+)
+from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
 from fleetstop.core.ledger import heard_before, holder
 from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook
+from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result, SkippedRecord
 from fleetstop.core.rungs import Consent, choose_stop_signal
 from fleetstop.core.verdict import Judged
@@ -48,12 +59,19 @@ async def stop(scope: Scope, wish: Wish) -> Outcome:
         )
     except CouldNotLook as exc:
         outcome = attempt.outcome(
-            "unreachable", reason=exc.message, hint=exc.hint, verdict=blind(exc), evidence=()
+            "unreachable",
+            reason=exc.message,
+            hint=exc.hint,
+            verdict=blind(exc),
+            evidence=(exc.message,),
         )
     except asyncio.CancelledError:
         outcome = await attempt.interrupted()
         _finish(scope, outcome, started)
         raise
+    except Exception as exc:
+        # a bug is this target's outcome; what was sent by then must not be lost with it
+        outcome = attempt.outcome("fault", **scope.fault(exc))
     finally:
         await attempt.let_go()
     return _finish(scope, outcome, started)
@@ -64,6 +82,14 @@ def _finish(scope: Scope, outcome: Outcome, started: float) -> Outcome:
     outcome = msgspec.structs.replace(outcome, seconds=seconds, cost=scope.cost())
     scope.teller.tell(events.TargetFinished, outcome=outcome)
     return outcome
+
+
+def _seen(family: Family, judged: Judged) -> dict[str, object]:
+    return {
+        "verdict": judged.verdict,
+        "evidence": judged.evidence,
+        "family": members(family, judged),
+    }
 
 
 class _Attempt:
@@ -103,15 +129,19 @@ class _Attempt:
         return await self._ended(scene, self._climb, end)
 
     def _nothing_found(self, scene: Scene) -> Outcome:
-        names = [f"{each.pid} {' '.join(each.argv or ())}" for each in scene.found.leftovers]
-        if names:
+        name = self._scope.target.name
+        if scene.found.leftovers:
+            names = ", ".join(f"{p.pid} {command(p.argv or ())}" for p in scene.found.leftovers)
             return self.outcome(
                 "unclean",
-                reason=f"no trainer runs, but what would start one does: {names[0]}",
-                hint="it is between two lives; look again with: fleetstop status "
-                + self._scope.target.name,
+                reason=f"between_lives: no trainer runs, but what would start one does: {names}",
+                hint=f"look again with: fleetstop status {name}",
             )
-        return self.outcome("not_running", reason="nothing matches, and nothing would start it")
+        strangers = gpu_strangers(scene)
+        reason = "nothing matches, and no launcher names it"
+        if strangers:
+            reason += f"; but {strangers} holds a GPU here: is it the job under another name?"
+        return self.outcome("not_running", reason=reason)
 
     async def _ladder(self, scene: Scene, family: Family) -> Ladder:
         """Takes the lock and reads what the trainers have heard; a dry run only reads."""
@@ -133,7 +163,7 @@ class _Attempt:
             family,
             stop_signal=signal or "INT",
             consent=self._wish.consent,
-            past=heard_before(ledger, family.ids, self._scope.run.id),
+            past=heard_before(ledger, family.ids),
         )
 
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
@@ -146,62 +176,50 @@ class _Attempt:
     async def _ended(self, scene: Scene, climb: Climb, end: End) -> Outcome:
         match end.how:
             case "gone":
-                return await self._prove(scene, climb)
+                return await self._prove(scene, climb, None)
             case "refused":
                 return self.outcome("refused", reason=end.reason)
             case "leftover":
-                proof = await verify.checkpoint(self._scope, scene, climb)
-                reason = "; ".join(each for each in (end.reason, proof.problem) if each)
-                return self.outcome(
-                    "unclean", reason=reason, checkpoint=proof.record, findings=proof.findings
-                )
+                return await self._prove(scene, climb, end.reason)
             case _:
                 return self.outcome("still_running", reason=end.reason)
 
-    async def _prove(self, scene: Scene, climb: Climb) -> Outcome:
+    async def _prove(self, scene: Scene, climb: Climb, leftover: str | None) -> Outcome:
+        """Saved, free, and nothing came back; with a leftover nobody waits for its GPUs."""
+        within = 0.0 if leftover else self._wish.playbook.verify.within_s
+        saved = await checkpoint(self._scope, scene, climb)
+        free = await verify.gpus(self._scope, scene, climb, within)
+        # asked last: a supervisor needs its time to start the job again
         back = await verify.came_back(self._scope, climb)
-        saved = await verify.checkpoint(self._scope, scene, climb)
-        free = await verify.gpus(self._scope, scene, climb)
-        problems = [each for each in (back, saved.problem, free.problem) if each]
-        findings = (*saved.findings, *free.findings)
+        problems = [each for each in (leftover, back, saved.problem, free.problem) if each]
         result: Result = "unclean" if problems else "stopped"
         return self.outcome(
             result,
             reason="; ".join(problems) or None,
-            findings=findings,
+            findings=(*climb.doubts, *saved.findings, *free.findings),
             checkpoint=saved.record,
-            gpus=free.gpus,
+            gpus=free.gpus if free.gpus is not None else (),
         )
 
     def outcome(self, result: Result, *, hint: str | None = None, **facts: object) -> Outcome:
         """An outcome with everything known by now; `facts` win."""
-        target, climb = self._scope.target, self._climb
-        judged: Judged | None = climb.judged if climb else None
-        family = climb.family if climb else self._family
-        known: dict[str, object] = {
-            "verdict": judged.verdict if judged else None,
-            "evidence": judged.evidence if judged else (),
-            "family": members(family, judged) if family else (),
-            "signals": climb.signals if climb else (),
-            "skipped": tuple(
-                SkippedRecord(each.signal, each.reason) for each in climb.ladder.skipped
-            )
-            if climb
-            else (),
-        }
-        if climb and climb.doubts:
-            known["findings"] = tuple(climb.doubts)
-        if family and climb and not standing(family, climb.look.tree):
-            known |= {"verdict": "gone", "evidence": ()}
-        return Outcome(
-            target=target.name,
-            host=target.host.name,
-            vmid=target.vmid,
-            job=target.job_name,
-            result=result,
-            hint=hint or None,
-            **{**known, **facts},  # type: ignore[arg-type]
-        )
+        return outcome_of(self._scope.target, result, hint=hint, **{**self._known(), **facts})
+
+    def _known(self) -> dict[str, object]:
+        climb, scene, family = self._climb, self._scene, self._family
+        known: dict[str, object] = {}
+        if scene is not None and family is not None:
+            judged = first_judgement(self._scope, scene, family, None)
+            known |= _seen(family, judged)
+            known |= {"gpus": gpu_records(scene, family), "checkpoint": newest_record(scene)}
+        if climb is not None and climb.judged is not None:
+            known |= _seen(climb.family, climb.judged)
+            known |= {
+                "signals": climb.signals,
+                "skipped": tuple(SkippedRecord(s.signal, s.reason) for s in climb.ladder.skipped),
+                "findings": tuple(climb.doubts),
+            }
+        return known
 
     async def interrupted(self) -> Outcome:
         """Tells what was sent and what still runs, from the last look; sends nothing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -45,6 +47,15 @@ class Scope(Struct, frozen=True):
     place: Place
     clock: Clock
     teller: Teller
+    log_fault: Callable[[str], str | None]
+
+    def fault(self, exc: Exception) -> dict[str, str]:
+        """Tells a bug and keeps its traceback; the reason and hint of the outcome."""
+        path = self.log_fault("".join(traceback.format_exception(exc)))
+        text = f"{type(exc).__name__}: {exc}"
+        self.teller.tell(events.Fault, error=text, traceback_path=path)
+        hint = f"the traceback is in {path}" if path else ""
+        return {"reason": f"a fault in fleetstop: {text}", "hint": hint}
 
     def cost(self) -> Cost:
         return Cost(ssh_connections=self.place.ssh_connections, pct_calls=self.place.pct_calls)

@@ -111,7 +111,7 @@ def _trainers(
         d.id.pid
         for pid in own
         for d in tree.below(pid)
-        if d.id.pid in holders and not d.forked and ((d.detail and d.detail.rank) or spawned(d))
+        if d.id.pid in holders and not d.forked and (_own_rank(tree, d) or spawned(d))
     }
     candidates = own | ranks
     below = {pid: {d.id.pid for d in tree.below(pid)} for pid in candidates}
@@ -137,6 +137,14 @@ def _trainers(
                 "which of them trains cannot be seen"
             )
     return trainers
+
+
+def _own_rank(tree: ProcessTree, process: Process) -> bool:
+    """It was given a rank of its own. A rank's helpers (an exporter, an evaluation) inherit
+    the same numbers and are no ranks."""
+    rank = process.detail.rank if process.detail else None
+    above = (each.detail.rank for each in tree.above(process.id.pid) if each.detail)
+    return rank is not None and rank not in above
 
 
 def _names(tree: ProcessTree, pids: set[int]) -> str:
@@ -262,15 +270,20 @@ def _runs(argv: tuple[str, ...], run: tuple[str, ...]) -> bool:
     return any(argv[at : len(run) + at] == run for at in (0, 1, 2))
 
 
-def grow(family: Family, tree: ProcessTree) -> Family:
+def grow(family: Family, tree: ProcessTree, until_s: float | None = None) -> Family:
     """Adds who was born: children of trainers and workers, and what such a child left behind
-    in a session that held only family. A new trainer under a wrapper is never added."""
+    in a session that held only family. A new trainer under a wrapper is never added.
+
+    `until_s`: the uptime at which a trainer was last seen alive. What appears later in the
+    session is the wrapper's next line (an upload, say), not the job's child.
+    """
+    until = (tree.uptime if until_s is None else until_s) * tree.hz
     ids = {each.id for each in family.members}
     inside = {m.id.pid for m in family.of("trainer", "worker") if tree.get(m.id) is not None}
     fresh: list[Kin] = []
     unknown = [p for p in tree.processes.values() if p.id not in ids and p.id.pid > 1]
     # again until nobody joins: parent and child may be born in one clock tick
-    while born := [p for p in unknown if p.ppid in inside or _orphan(family, tree, p)]:
+    while born := [p for p in unknown if p.ppid in inside or _orphan(family, tree, p, until)]:
         inside |= {each.id.pid for each in born}
         fresh += [_kin(tree, each, "worker") for each in born]
         unknown = [each for each in unknown if each not in born]
@@ -279,11 +292,12 @@ def grow(family: Family, tree: ProcessTree) -> Family:
     return msgspec.structs.replace(family, members=(*family.members, *fresh))
 
 
-def _orphan(family: Family, tree: ProcessTree, process: Process) -> bool:
+def _orphan(family: Family, tree: ProcessTree, process: Process, until: float) -> bool:
     parent = tree.processes.get(process.ppid)
     adopted = parent is None or parent.pid == 1 or parent.id.pid == 1
     oldest = min((each.id.start for each in family.members), default=0)
-    return adopted and process.sid in family.sessions and process.id.start >= oldest
+    in_time = oldest <= process.id.start <= until
+    return adopted and process.sid in family.sessions and in_time
 
 
 def standing(family: Family, tree: ProcessTree) -> tuple[Kin, ...]:

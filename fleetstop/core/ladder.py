@@ -59,6 +59,7 @@ class Ladder(Struct, frozen=True):
     watched: tuple[WatchOn, ...] = ()
     skipped: tuple[Skip, ...] = ()
     headless_since: float | None = None
+    trained_until: float | None = None
 
     @property
     def touched(self) -> bool:
@@ -87,7 +88,9 @@ def observe(
     ladder: Ladder, tree: ProcessTree, judged: Judged, now: float
 ) -> tuple[Ladder, tuple[Step, ...]]:
     """One look in, steps out. The last step is always a Send, a Wait or an End."""
-    ladder = _with(ladder, family=grow(ladder.family, tree))
+    trains = any(k.role == "trainer" for k in standing(ladder.family, tree))
+    until = tree.uptime if trains or ladder.trained_until is None else ladder.trained_until
+    ladder = _with(ladder, family=grow(ladder.family, tree, until), trained_until=until)
     alive = standing(ladder.family, tree)
     if not alive:
         return ladder, (End("gone", ""),)
@@ -127,6 +130,11 @@ def _marks(tree: ProcessTree, ids: set[ProcessId]) -> dict[ProcessId, Mark]:
             ignored = process.masks.ignored if process.masks else 0
             marks[each] = Mark(ignored=ignored, ticks=process.ticks)
     return marks
+
+
+def heard_meanwhile(ladder: Ladder, late: Mapping[ProcessId, Heard]) -> Ladder:
+    """Another run has signalled since this ladder began: it counts like any earlier one."""
+    return _with(ladder, past={**ladder.past, **late}, calm_since=None)
 
 
 def earlier_marks(tree: ProcessTree, past: Mapping[ProcessId, Heard]) -> dict[ProcessId, Mark]:

@@ -23,6 +23,7 @@ class Sent(Struct, frozen=True):
     """One signal of one run, as noted before it was sent."""
 
     run: str
+    n: int
     signal: str
     landing: str
     uptime: float
@@ -73,13 +74,14 @@ def _run(name: str, lines: list[str]) -> RunFile:
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "header":
-            header = _decoded(rest)
+            # each claim begins with it: until its `since` this run is making up its claim
+            header, since, done = _decoded(rest), None, False
         elif word == "send":
             sends += _sent(name, rest.split())
         elif (at := _seconds(rest)) is not None:
             stamp = max(stamp, at)
             since = at if word == "since" and since is None else since
-            done = word == "done" or (done and word != "since")
+            done = done or word == "done"
     return RunFile(run=name, header=header, since=since, stamp=stamp, done=done, sends=tuple(sends))
 
 
@@ -98,7 +100,8 @@ def _sent(run: str, words: list[str]) -> list[Sent]:
         pid, _, start = word.partition(":")
         if pid.isdigit() and start.isdigit():
             ids.append(ProcessId(int(pid), int(start)))
-    return [Sent(run=run, signal=words[1], landing=words[2], uptime=at, ids=tuple(ids))]
+    number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 10 else 0
+    return [Sent(run=run, n=number, signal=words[1], landing=words[2], uptime=at, ids=tuple(ids))]
 
 
 def _seconds(text: str) -> float | None:
@@ -121,19 +124,25 @@ def holder(ledger: Ledger) -> RunFile | None:
 
 
 def _live(ledger: Ledger, run: RunFile) -> bool:
-    return not run.done and ledger.uptime - run.stamp < STALE_S
+    # a stamp of the future is nobody's sign of life (a second for the clock's two readings)
+    return not run.done and -1.0 < ledger.uptime - run.stamp < STALE_S
 
 
-def heard_before(ledger: Ledger, ids: frozenset[ProcessId], me: str) -> dict[ProcessId, Heard]:
-    """What each of these has heard from other runs; the latest one counts.
+def heard_before(
+    ledger: Ledger,
+    ids: frozenset[ProcessId],
+    own: frozenset[tuple[str, int]] = frozenset(),
+) -> dict[ProcessId, Heard]:
+    """What each of these has heard; the latest one counts. `own`: (run, n) of the lines that
+    the asking ladder wrote itself. The same run may have signalled it for another job.
 
     A line stands before its signal is sent, so a line is taken for a signal. Its landing is the
     worst of all recipients: whoever lives on after a fatal one may be the one that heard it.
     """
     heard: dict[ProcessId, Heard] = {}
     for run in ledger.runs:
-        for sent in run.sends if run.run != me else ():
-            if sent.signal == "KILL":
+        for sent in run.sends:
+            if sent.signal == "KILL" or (sent.run, sent.n) in own:
                 continue
             for each in set(sent.ids) & ids:
                 ago = max(0.0, ledger.uptime - sent.uptime)

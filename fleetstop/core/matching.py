@@ -14,14 +14,27 @@ _PYTHON = re.compile(r"(python|pypy)[0-9.]*(td|[a-z])?(-dbg)?")
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "busybox"})
 
 
+# Programs that execute the script they are given, in their own process.
+RUNNERS = frozenset(
+    "cProfile profile pdb ipdb trace coverage debugpy memory_profiler mprof scalene viztracer"
+    " pyinstrument kernprof line_profiler ipython ipython3 IPython".split()
+)
+
+
 class Executed:
-    """What a Python command line runs: exactly one of `script` and `module`, or neither."""
+    """What a Python command line runs: exactly one of `script` and `module`, or neither.
 
-    __slots__ = ("module", "script")
+    `words` are its own arguments, what follows the script or module.
+    """
 
-    def __init__(self, script: str | None = None, module: str | None = None) -> None:
+    __slots__ = ("module", "script", "words")
+
+    def __init__(
+        self, script: str | None = None, module: str | None = None, words: Sequence[str] = ()
+    ) -> None:
         self.script = script
         self.module = module
+        self.words = tuple(words)
 
 
 def base(word: str) -> str:
@@ -40,9 +53,9 @@ def executed(argv: Sequence[str]) -> Executed:
         word = words.pop(0)
         if word == "--" and words:
             word = words.pop(0)
-            return Executed() if word == "-" else Executed(script=word)
+            return Executed() if word == "-" else Executed(script=word, words=words)
         if word == "-" or not word.startswith("-"):
-            return Executed() if word == "-" else Executed(script=word)
+            return Executed() if word == "-" else Executed(script=word, words=words)
         if word.startswith("--"):
             # the one long option with a value of its own; it may not be written with '='
             if word == "--check-hash-based-pycs" and words:
@@ -53,7 +66,7 @@ def executed(argv: Sequence[str]) -> Executed:
                 continue
             value = word[at:] or (words.pop(0) if words else "")
             if letter == "m":
-                return Executed(module=value)
+                return Executed(module=value, words=words)
             if letter == "c":
                 return Executed()
             break
@@ -67,9 +80,11 @@ def _script_of(process: Process) -> str | None:
     interpreter, perhaps one argument, and the script into argv.
     """
     argv = process.argv or ()
-    found = executed(argv).script
-    if found is not None:
-        return found
+    ran = executed(argv)
+    if (ran.module or base(ran.script or "")) in RUNNERS:
+        return next((word for word in ran.words if word.endswith((".py", ".pyw"))), ran.script)
+    if ran.script is not None:
+        return ran.script
     for word in argv[1:3]:
         if not word.startswith("-") and base(word)[:15] == process.comm != base(argv[0])[:15]:
             return word
@@ -93,9 +108,10 @@ def matches(match: Match, process: Process, *, listed: frozenset[int] = frozense
     if process.kernel_thread or process.zombie:
         return False
     if match.script is not None:
-        script = _script_of(process)
-        cwd = process.detail.cwd if process.detail else None
-        return script is not None and _same_script(match.script, script, cwd)
+        script, seen = _script_of(process), process.detail
+        # where it was started tells where a relative path led, though it has moved since
+        places = {seen.cwd, seen.started_in} if seen else {None}
+        return script is not None and any(_same_script(match.script, script, p) for p in places)
     if match.module is not None:
         return executed(argv).module == match.module
     if match.exe is not None:

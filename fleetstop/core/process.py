@@ -38,13 +38,27 @@ class OpenFile(Struct, frozen=True):
     @property
     def writable_file(self) -> bool:
         """A path opened for writing, not for appending, not stdin, stdout or stderr."""
+        return self._written_to and not self._appends
+
+    @property
+    def appended_file(self) -> bool:
+        """The same, but opened for appending: a log, or a checkpoint written in pieces."""
+        return self._written_to and self._appends
+
+    @property
+    def _appends(self) -> bool:
+        return bool((self.flags or 0) & _O_APPEND)
+
+    @property
+    def _written_to(self) -> bool:
         return (
             self.fd > 2
             and self.target.startswith("/")
-            and not self.target.startswith(("/dev/", "/proc/", "/sys/", "/memfd:"))
+            and not self.target.startswith(("/proc/", "/sys/", "/memfd:"))
+            # memory that is a directory: people save there
+            and (not self.target.startswith("/dev/") or self.target.startswith("/dev/shm/"))  # noqa: S108
             and self.flags is not None
             and self.flags & _O_ACCMODE != 0
-            and not self.flags & _O_APPEND
         )
 
     @property
@@ -55,16 +69,16 @@ class OpenFile(Struct, frozen=True):
 class Detail(Struct, frozen=True):
     """What a second, closer look adds. None: could not be seen.
 
-    `blocked` is the AND over all threads; `written` bytes passed to write(2) so far.
+    `blocked` is the AND over all threads; `written` bytes passed to write(2) so far. From the
+    environment it was exec'd with: `rank` is its RANK and LOCAL_RANK, `started_in` its PWD.
     """
 
     blocked: int | None = None
     files: tuple[OpenFile, ...] | None = None
     cwd: str | None = None
-    rank: bool = False
+    rank: str | None = None
+    started_in: str | None = None
     written: int | None = None
-    read: int | None = None
-    wchan: str | None = None
 
 
 class Process(Struct, frozen=True):

@@ -14,7 +14,7 @@ from fleetstop.core.signals import Masks
 
 # Numbers are bounded wherever they stand: int() raises on some four thousand digits.
 _N = rb"(\d{1,10})"
-_LINE = re.compile(rb"/proc/%b/(stat|cgroup|status|cmdline|io|wchan):(.*)" % _N, re.DOTALL)
+_LINE = re.compile(rb"/proc/%b/(stat|cgroup|status|cmdline|io):(.*)" % _N, re.DOTALL)
 _DEEP = re.compile(
     rb"/proc/%b/(?:task/%b/status|fdinfo/%b):(.*)" % (_N, _N, _N),
     re.DOTALL,
@@ -150,9 +150,9 @@ class _Gathered(msgspec.Struct):
     lines: dict[int, Fields] = {}
     links: dict[int, str] = {}
     io: Fields = {}
-    wchan: str | None = None
     cwd: str | None = None
-    rank: bool = False
+    rank: list[str] = []
+    started_in: str | None = None
 
 
 def parse_detail(data: bytes) -> dict[int, Detail]:
@@ -178,8 +178,6 @@ def _detail_line(line: bytes, gathered: dict[int, _Gathered]) -> None:
         name, _, value = text(flat[3]).partition(":")
         if flat[2] == b"io":
             here.io[name] = value.strip()
-        elif flat[2] == b"wchan":
-            here.wchan = name
 
 
 def _thread_line(here: _Gathered, tid: int, name: str, value: str) -> None:
@@ -202,9 +200,17 @@ def _detail_records(records: bytes, gathered: dict[int, _Gathered]) -> None:
                 here.links[int(waiting[2])] = text(record)
             waiting = None
         elif (env := _ENV.match(record)) is not None:
-            gathered[int(env[1])].rank |= env[2].split(b"=")[0] in (b"RANK", b"LOCAL_RANK")
+            _environ(gathered[int(env[1])], text(env[2]))
         else:
             waiting = _LINK.match(record)
+
+
+def _environ(here: _Gathered, variable: str) -> None:
+    name, _, value = variable.partition("=")
+    if name == "PWD":
+        here.started_in = value
+    elif name in ("RANK", "LOCAL_RANK"):
+        here.rank.append(variable)
 
 
 def _detail(seen: _Gathered) -> Detail:
@@ -217,10 +223,9 @@ def _detail(seen: _Gathered) -> Detail:
         # a living process has at least its cwd; without one its links could not be read at all
         files=files if files or seen.cwd is not None else None,
         cwd=seen.cwd,
-        rank=seen.rank,
+        rank=" ".join(sorted(seen.rank)) or None,
+        started_in=seen.started_in,
         written=_integer(seen.io.get("wchar")),
-        read=_integer(seen.io.get("rchar")),
-        wchan=seen.wchan,
     )
 
 

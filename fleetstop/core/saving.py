@@ -12,6 +12,11 @@ from fleetstop.core.process import OpenFile, Process, ProcessTree
 
 _NOT_A_SAVE = re.compile(r"\.(log|out|err|jsonl|wandb|csv|txt)$|^events\.out\.tfevents|\.wandb$")
 
+_CHECKPOINT = re.compile(
+    r"\.(pt|pth|ckpt|bin|safetensors|zip|npz|npy|distcp|h5|msgpack)\b|\.(tmp|part|partial)\b",
+    re.IGNORECASE,
+)
+
 
 class Save(Struct, frozen=True):
     """One file being written. `pid` 0: seen in the listing only, by whom is not known."""
@@ -26,11 +31,13 @@ def saves_of(
     before: ProcessTree | None,
     now: ProcessTree,
     family: Family,
-    checkpoints: str | None,
+    directories: tuple[str, ...],
     changed: tuple[str, ...],
     temporary: tuple[str, ...],
 ) -> tuple[list[Save], list[str]]:
     """Who writes a checkpoint now, and what could not be seen of that, a sentence each.
+
+    `directories`: where checkpoints lie, as declared and with its links resolved.
 
     `changed` and `temporary` are paths of the listing: files that moved between two listings,
     and fresh ones under a temporary name whose final one is missing.
@@ -47,10 +54,13 @@ def saves_of(
             continue
         old = before.get(kin.id) if before else None
         for file in files:
-            if file.writable_file and not _NOT_A_SAVE.search(posixpath.basename(file.target)):
-                grown = _grown(file, old)
-                if grown or _under(file.target, checkpoints):
-                    saves.append(_save(kin, file, grown))
+            name = posixpath.basename(file.target).removesuffix(" (deleted)")
+            if _NOT_A_SAVE.search(name) or not _may_save(file, name):
+                continue
+            grown = _grown(file, old)
+            shared = file.target.startswith("/dev/shm/")  # noqa: S108 - tensors of data workers
+            if (grown and not shared) or any(_under(file.target, d) for d in directories):
+                saves.append(_save(kin, file, grown))
     known = {save.name for save in saves}
     for name in (posixpath.basename(path) for path in changed):
         if name not in known:
@@ -89,7 +99,10 @@ def _grown(file: OpenFile, old: Process | None) -> bool:
     return files is not None and (file.pos or 0) > 0
 
 
-def _under(path: str, directory: str | None) -> bool:
-    if directory is None:
-        return False
+def _may_save(file: OpenFile, name: str) -> bool:
+    """Appending is what logs do; a file with a checkpoint's name is written in pieces."""
+    return file.writable_file or (file.appended_file and bool(_CHECKPOINT.search(name)))
+
+
+def _under(path: str, directory: str) -> bool:
     return path.startswith(posixpath.normpath(directory) + "/")

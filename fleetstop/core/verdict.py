@@ -33,13 +33,15 @@ _MIB = 1024
 class Look(Struct, frozen=True):
     """One look at a job. `at`: monotonic seconds. `changed`: checkpoint files that grew or
     appeared since the look before, None where none are declared; `files_unseen`: why
-    they could not be listed. `temporary`: fresh ones whose final name is missing."""
+    they could not be listed. `temporary`: fresh ones whose final name is missing. `real`:
+    the checkpoint directory with its links resolved, which is how open files are named."""
 
     at: float
     tree: ProcessTree
     frozen: bool = False
     changed: tuple[str, ...] | None = None
     temporary: tuple[str, ...] = ()
+    real: str | None = None
     files_unseen: str | None = None
     trains_on: bool = False
 
@@ -80,7 +82,8 @@ def judge(
     """`stop_signals`: what this job may be asked with; `heard`: who heard a signal of ours."""
     heard = heard or {}
     then = before.tree if before else None
-    saves, unseen = saves_of(then, now.tree, family, checkpoints, now.changed or (), now.temporary)
+    directories = tuple(each for each in (checkpoints, now.real) if each)
+    saves, unseen = saves_of(then, now.tree, family, directories, now.changed or (), now.temporary)
     unseen += [now.files_unseen] if now.files_unseen else []
     motion = _motion(before, now, family)
     said: dict[ProcessId, Verdict] = {}

@@ -52,6 +52,10 @@ async def enter(
         if inside is not None:
             opened.remove(inside)  # it never came to life, and is over: the next one may
         raise explain(host, vmid, exc.said, exc.status) from exc
+    except BaseException:
+        if inside is None:
+            channel.close()
+        raise
     return inside
 
 

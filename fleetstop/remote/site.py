@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 
 from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Host
-from fleetstop.errors import ContainerFrozen, CouldNotLook
+from fleetstop.core.process import ProcessId
+from fleetstop.errors import ContainerFrozen, CouldNotLook, HostUnreachable
 from fleetstop.ports import Shell
 from fleetstop.remote.container import InsideShell, enter, frozen, is_frozen, pct_status
 from fleetstop.remote.dry_run import DryShell
 from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.ssh import Connection, Tunnels, connect
 
+FAILED_S = 5.0
 AT_ONCE = 3
 """Targets of one host worked on at once: two channels each stay under sshd's MaxSessions, and
 a pct call costs a core for up to a second."""
@@ -29,6 +32,9 @@ class Site:
         self._ssh_config = ssh_config
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
+        self._failed: HostUnreachable | None = None
+        self._failed_at = 0.0
+        self._now = time.monotonic
         self.turn = asyncio.Semaphore(AT_ONCE)
         self.pct_calls = 0
 
@@ -37,11 +43,19 @@ class Site:
         return self._connection.connections if self._connection else 0
 
     async def connection(self) -> Connection:
+        """Made on first use, and anew when it was lost. A host that was down a moment ago is
+        down for its other targets too: they are not made to wait for it one after another."""
         async with self._connecting:
-            if self._connection is None:
-                self._connection = await connect(
-                    self.host, tunnels=self._tunnels, ssh_config=self._ssh_config
-                )
+            if self._failed is not None and self._now() - self._failed_at < FAILED_S:
+                raise self._failed
+            if self._connection is None or self._connection.lost:
+                try:
+                    self._connection = await connect(
+                        self.host, tunnels=self._tunnels, ssh_config=self._ssh_config
+                    )
+                except HostUnreachable as exc:
+                    self._failed, self._failed_at = exc, self._now()
+                    raise
             return self._connection
 
     async def place(self, vmid: int | None, *, dry_run: bool) -> SitePlace:
@@ -127,14 +141,28 @@ class SitePlace:
 
     async def close(self) -> None:
         """Leaves nothing behind: given-up shells are ended from the host, by identity."""
-        with contextlib.suppress(CouldNotLook):
-            for inside in self._opened:
+        stuck: list[ProcessId] = []
+        for inside in self._opened:
+            with contextlib.suppress(CouldNotLook):
                 await inside.shell.close()
-                if inside.shell.given_up and inside.attach.start:
-                    await self._outside.shell.run(
-                        Command("endtree", (str(inside.attach.pid), str(inside.attach.start)))
-                    )
-        for outside in (self._outside, self._second):
-            if outside is not None:
-                with contextlib.suppress(CouldNotLook):
-                    await outside.shell.close()
+            # known only now: one that still owed an answer is given up by closing it
+            if inside.shell.given_up and inside.attach.start:
+                stuck.append(inside.attach)
+        outside = [each for each in (self._outside, self._second) if each is not None]
+        for each in outside:
+            with contextlib.suppress(CouldNotLook):
+                await each.shell.close()
+            if each.shell.given_up:
+                stuck.append(ProcessId(each.pid, each.start))
+        if stuck:
+            with contextlib.suppress(CouldNotLook, TimeoutError):
+                async with asyncio.timeout(10.0):
+                    await self._end(stuck)
+
+    async def _end(self, stuck: list[ProcessId]) -> None:
+        """Through a fresh shell: the one that was used may be the one that hangs. A dry run
+        does this too: they are our own shells, and nothing of the job."""
+        fresh = await open_shell(self._connection, self._site.host)
+        for each in stuck:
+            await fresh.shell.run(Command("endtree", (str(each.pid), str(each.start))))
+        await fresh.shell.close()

@@ -55,6 +55,10 @@ class Connection:
         self._tunnels = tunnels  # ours to close
         self._slots = asyncio.Semaphore(CHANNELS)
 
+    @property
+    def lost(self) -> bool:
+        return self._login.seen.lost
+
     async def open(self, command: str) -> Channel:
         """Raises ConnectionLost, or RemoteFailed when sshd does not give a session."""
         await self._slots.acquire()

@@ -189,7 +189,7 @@ class Actor:
             detail=Detail(
                 blocked=blocked,
                 files=tuple(self._files(now)) if habit.files_seen else None,
-                rank=self.rank,
+                rank=f"RANK={self.id.pid}" if self.rank else None,
                 written=self._written(now),
             ),
         )

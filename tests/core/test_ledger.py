@@ -58,7 +58,7 @@ def test_no_line_is_a_fault(data: bytes) -> None:
     assert found is not None
     holder(found)
     undecided(found, "b")
-    heard_before(found, frozenset({ME}), "b")
+    heard_before(found, frozenset({ME}))
     spent(found, frozenset(), "b")
 
 
@@ -95,9 +95,25 @@ def test_two_at_once_agree_on_one() -> None:
 
 def test_who_gave_it_back_holds_nothing_until_it_claims_again() -> None:
     assert holder(ledger(100.0, a="since 95; done 97")) is None
-    again = ledger(100.0, a="since 95; done 97; since 98")
+    again = ledger(100.0, a="header x; since 95; done 97; header x; stamp 98; since 98")
     assert (found := holder(again)) is not None
-    assert found.since == 95.0
+    assert found.since == 98.0
+
+
+def test_a_later_claim_of_the_same_run_does_not_go_before_others() -> None:
+    """A claims, gives back, B claims, A claims again for its second job: B holds it."""
+    both = ledger(
+        100.0,
+        a="header x; since 91; done 94; header x; stamp 96; since 96",
+        b="header y; since 95; stamp 99",
+    )
+    assert (found := holder(both)) is not None
+    assert found.run == "b"
+    assert undecided(ledger(100.0, a="header x; since 91; done 94; header x; stamp 99"), "b")
+
+
+def test_a_stamp_of_the_future_is_nobodys_sign_of_life() -> None:
+    assert holder(ledger(100.0, a="header x; since 5; stamp 99999999999")) is None
 
 
 def test_a_claim_half_made_is_waited_for() -> None:
@@ -115,27 +131,29 @@ def test_what_was_heard_is_read_by_every_later_run() -> None:
         b="since 80; send 1 INT heard 90 26983:4712",
         me="since 200; send 1 TERM heard 210 26982:4711",
     )
-    assert heard_before(found, frozenset({ME, OTHER}), "me") == {
+    own = frozenset({("me", 1)})
+    assert heard_before(found, frozenset({ME, OTHER}))[ME] == Heard("me", "TERM", 90.0)
+    assert heard_before(found, frozenset({ME, OTHER}), own) == {
         ME: Heard("a", "INT", 240.0),
         OTHER: Heard("b", "INT", 210.0),
     }
-    assert heard_before(found, frozenset({ProcessId(26982, 1)}), "me") == {}
+    assert heard_before(found, frozenset({ProcessId(26982, 1)})) == {}
 
 
 def test_the_latest_counts() -> None:
     found = ledger(300.0, a="send 1 INT heard 60 26982:4711", b="send 1 TERM heard 90 26982:4711")
-    assert heard_before(found, frozenset({ME}), "me")[ME].signal == "TERM"
+    assert heard_before(found, frozenset({ME}))[ME].signal == "TERM"
 
 
 def test_who_lives_on_after_a_mixed_burst_may_be_the_one_that_heard_it() -> None:
     """`fatal` is the worst of all recipients: the survivor may be saving."""
     found = ledger(300.0, a="send 1 TERM fatal 60 26982:4711 26983:4712")
-    assert heard_before(found, frozenset({OTHER}), "me") == {OTHER: Heard("a", "TERM", 240.0)}
+    assert heard_before(found, frozenset({OTHER})) == {OTHER: Heard("a", "TERM", 240.0)}
 
 
 def test_kill_is_heard_by_nobody() -> None:
     found = ledger(300.0, a="send 1 KILL fatal 60 26982:4711")
-    assert heard_before(found, frozenset({ME}), "me") == {}
+    assert heard_before(found, frozenset({ME})) == {}
 
 
 def test_only_what_nobody_alive_needs_is_forgotten() -> None:

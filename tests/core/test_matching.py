@@ -58,7 +58,7 @@ GRAMMAR = [
     ("python -um pkg.train train.py", "-m pkg.train"),
     ("python -umpkg.train", "-m pkg.train"),
     ("python -X dev -m pkg.train", "-m pkg.train"),
-    ("python -m pdb train.py", "-m pdb"),
+    ("python -m pytest train.py", "-m pytest"),
     ("python -m torch.distributed.run train.py", "-m torch.distributed.run"),
     ("python -m", "-m "),
     ("python -c 'import train' train.py", ""),
@@ -121,8 +121,6 @@ DECOYS = [
     "script -qec 'python train.py' /dev/null",
     "ipython train.py",
     "jupyter run train.py",
-    "python -m pdb train.py",
-    "python -m cProfile -o out train.py",
     "python -m torch.distributed.run train.py",
     "python train.pyc",
     "python mytrain.py",
@@ -359,3 +357,19 @@ def test_the_samples_are_told_in_the_index() -> None:
     assert {row["file"] for row in rows} | {"INDEX.tsv"} == {
         each.name for each in SAMPLES.iterdir()
     }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -m cProfile -o out train.py --lr 1",
+        "python -m pdb train.py",
+        "python3 -m coverage run --branch train.py",
+        "python /opt/x/bin/kernprof -l -v train.py",
+        "python /usr/bin/ipython train.py",
+    ],
+)
+def test_a_runner_executes_the_script_it_is_given(line: str) -> None:
+    [found] = tree(f"120 {line}").processes.values()
+    assert matches(Match(script="train.py"), found)
+    assert not matches(Match(script="other.py"), found)

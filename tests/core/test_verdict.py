@@ -154,7 +154,7 @@ def test_a_file_that_stands_still_is_a_save_only_where_checkpoints_are() -> None
     "world",
     [
         scribe("/ck/a.pt", fd=2, grows=1000),
-        scribe("/ck/a.pt", flags=WRITE_ONLY | 0o2000, grows=1000),
+        scribe("/ck/metrics", flags=WRITE_ONLY | 0o2000, grows=1000),
         scribe("/ck/a.pt", flags=0, grows=1000),
         scribe("/ck/a.pt", flags=None, grows=1000),
         scribe("/ck/train.log", grows=1000),
@@ -165,6 +165,16 @@ def test_a_file_that_stands_still_is_a_save_only_where_checkpoints_are() -> None
 )
 def test_what_is_no_checkpoint(world: World) -> None:
     assert judged(world).saving is False
+
+
+def test_a_checkpoint_that_is_appended_to_is_a_save() -> None:
+    """Torn by a signal it is lost like any other; a log's name says that it is none."""
+    appended = scribe("/ck/a.pt", flags=WRITE_ONLY | 0o2000, grows=1000)
+    assert judged(appended).saving
+
+
+def test_shared_memory_is_a_save_only_where_checkpoints_are() -> None:
+    assert judged(scribe("/dev/shm/ck/a.pt"), checkpoints="/dev/shm/ck").saving
 
 
 def test_a_file_opened_and_written_between_two_looks_is_growing() -> None:

@@ -92,9 +92,9 @@ def _detail(tags: list[str], values: dict[str, str]) -> Detail:
         *(OpenFile(int(found[1]), f"pipe:[{found[2]}]", None, 0) for found in pipes),
         *(OpenFile(9 + int(each), f"/dev/nvidia{each}", 0o2, 0) for each in gpus),
     ]
-    return Detail(
-        blocked=0, files=tuple(files), cwd=values.get("cwd", "/work"), rank="rank" in tags
-    )
+    # a rank of its own for each place in the story: ranks hold different GPUs
+    rank = f"RANK={'+'.join(gpus)}" if "rank" in tags else values.get("rank")
+    return Detail(blocked=0, files=tuple(files), cwd=values.get("cwd", "/job"), rank=rank)
 
 
 def roles_of(found: Found) -> dict[int, str]:

@@ -107,15 +107,15 @@ detail() {
   lines=; files=; links=; envs=
   for p; do
     lines="$lines /proc/$p/task/[0-9]*/status"
-    files="$files /proc/$p/fdinfo/[0-9]* /proc/$p/io /proc/$p/wchan"
+    files="$files /proc/$p/fdinfo/[0-9]* /proc/$p/io"
     links="$links /proc/$p/fd /proc/$p/cwd"
     envs="$envs /proc/$p/environ"
   done
   grep -sHaE '^(State|SigBlk|SigPnd):' $lines; [ $? -le 2 ] || return 9
-  grep -sHaE '^(pos:|flags:|rchar:|wchar:|write_bytes:|[a-z_0-9]*$)' $files; [ $? -le 2 ] || return 9
+  grep -sHaE '^(pos:|flags:|wchar:)' $files; [ $? -le 2 ] || return 9
   printf '\n\0'
   find $links -maxdepth 1 -type l -printf '%p\0%l\0' 2>/dev/null
-  grep -sHazE '^(RANK|LOCAL_RANK|FLEETSTOP_RUN)=' $envs; [ $? -le 2 ]
+  grep -sHazE '^(RANK|LOCAL_RANK|PWD)=' $envs; [ $? -le 2 ]
 }
 
 # watch MS[/EVERY_MS] PID:START... : answers at once when one is no longer the same or dead, else after MS
@@ -140,18 +140,20 @@ ledgerdir() {
   case $1 in *[!0-9a-z]*|'') return 2 ;; esac
   d=$lockroot/fleetstop.$1
   [ -L "$d" ] && return 21
-  [ -d "$d" ] && return 0
+  # anybody may make it before us (/run/lock is open to all): then its files are anybody's too
+  [ -d "$d" ] && { [ -O "$d" ] || return 23; return 0; }
   [ "$2" = make ] || return 22
   mkdir -p "$lockroot" && mkdir -m 1777 "$d" 2>/dev/null
   [ -L "$d" ] && return 21
   [ -d "$d" ] || return 20
+  [ -O "$d" ] || return 23
 }
 
 # runfile TARGET RUN : $f is there, and is a plain file
 runfile() {
   ledgerdir "$1" || return
   case $2 in */*|.*|'') return 2 ;; esac
-  f=$d/$2; [ -f "$f" ] && [ ! -L "$f" ] || return 20
+  f=$d/$2; [ -f "$f" ] && [ ! -L "$f" ] && [ -O "$f" ] || return 20
 }
 
 claim() { # target run header
@@ -173,9 +175,10 @@ claim() { # target run header
 ledger() { # target
   uptime || return 9
   echo "uptime:$up"
-  ledgerdir "$1"; case $? in 0) ;; 22) return 0 ;; *) return 21 ;; esac
-  # anybody may write there: a FIFO would hang, a link would show another file
-  set --; for f in "$d"/*; do [ -f "$f" ] && [ ! -L "$f" ] && set -- "$@" "$f"; done
+  ledgerdir "$1"; case $? in 0) ;; 22) return 0 ;; *) return $? ;; esac
+  # anybody may write there: a FIFO would hang, a link would show another file, a stranger's
+  # file would hold the lock or say that a signal was sent
+  set --; for f in "$d"/*; do [ -f "$f" ] && [ ! -L "$f" ] && [ -O "$f" ] && set -- "$@" "$f"; done
   [ $# -gt 0 ] || return 0
   grep -sHa '' "$@"
   [ $? -le 2 ]
@@ -200,11 +203,14 @@ forget() { # target run...
   return 0
 }
 
-# send TARGET RUN N SIGNAL LANDING CONT SCOPE {PID START IGN CGT}... ; - for a mask: any
-# All of them or none: every identity, membership and mask is checked, then the ledger line is
+# send TARGET RUN N[@LATEST] SIGNAL LANDING CONT SCOPE {PID START IGN CGT}... ; - for a mask: any
+# LATEST: uptime in whole seconds. A shell that was stalled must not signal when its client has
+# given up and another run has the lock. All of them or none: every identity, membership and mask is checked, then the ledger line is
 # written, then one kill. No line written, no signal sent.
 send() {
-  t=$1; r=$2; n=$3; sig=$4; land=$5; cont=$6; scope=$7; shift 7
+  t=$1; r=$2; n=${3%@*}; sig=$4; land=$5; cont=$6; scope=$7
+  case $3 in *@*) latest=${3#*@} ;; *) latest= ;; esac
+  shift 7
   pids=; ids=
   while [ $# -ge 4 ]; do
     number "$1" || return 2
@@ -224,6 +230,7 @@ send() {
   runfile "$t" "$r"; c=$?
   case $c in 0) ;; 21) return 21 ;; *) return 20 ;; esac
   uptime || return 20
+  [ -z "$latest" ] || [ "${up%.*}" -le "$latest" ] || return 13
   printf 'send %s %s %s %s%s\n' "$n" "$sig" "$land" "$up" "$ids" >>"$f" || return 20
   kill -s "$sig" $pids; k=$?
   [ "$cont" = cont ] && kill -s CONT $pids
@@ -294,9 +301,10 @@ gpus() {
 list() { # dir
   path "$1"; date +%s.%N
   [ -d "$text" ] || { [ -e "$text" ] && return 41; return 40; }
-  find "$text/" -maxdepth 3 \( -type f -o -type d \) -printf '%y\0%i\0%s\0%T@\0%p\0'
+  ( cd -P -- "$text" && pwd -P && printf '\0' ) || return 41
+  find "$text/" -maxdepth 5 \( -type f -o -type d \) -printf '%y\0%i\0%s\0%T@\0%p\0'
 }
-ends() { path "$1"; head -c 64 -- "$text" && tail -c 1024 -- "$text"; }
+ends() { path "$1"; head -c "${2:-64}" -- "$text" && tail -c 1024 -- "$text"; }
 log() { # file : now, mtime, size, then the tail
   path "$1"; [ -f "$text" ] || return 40
   date +%s.%N; find "$text" -printf '%T@ %s\n'; tail -c 8192 -- "$text"
