@@ -71,8 +71,10 @@ class Fleet:
         emit: Emit = _nobody,
         ssh_config: Path | None = None,
         parallel: int = 20,
+        named: str | None = None,
     ) -> None:
         self.inventory = inventory
+        self._named = named
         self._emit = emit
         self._ssh_config = ssh_config
         self._parallel = parallel
@@ -100,7 +102,8 @@ class Fleet:
             cwd=Path.cwd(),
             user_dir=Path(platformdirs.user_config_dir("fleetstop")),
         )
-        return cls(inventory, emit=emit, ssh_config=ssh_config, parallel=parallel)
+        named = str(path) if path is not None else None
+        return cls(inventory, emit=emit, ssh_config=ssh_config, parallel=parallel, named=named)
 
     async def __aenter__(self) -> Fleet:
         return self
@@ -202,7 +205,13 @@ class Fleet:
         done = make_report(run, [outcome])
         self._tell(
             events.Started(
-                at=at, target=None, run=run, command="stop", targets=(name,), asked=tuple(words)
+                at=at,
+                target=None,
+                run=run,
+                command="stop",
+                targets=(name,),
+                asked=tuple(words),
+                inventory=self._named,
             )
         )
         self._tell(events.TargetFinished(at=at, target=name, outcome=outcome))
@@ -248,6 +257,7 @@ class Fleet:
                 command=command,
                 targets=tuple(each.name for each in targets),
                 asked=tuple(asked),
+                inventory=self._named,
             )
         )
         crew = Crew(

@@ -21,13 +21,18 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Started(Event, frozen=True, tag="started"):
-    """First event of a run; `command` is the verb, `asked` the targets as they were typed."""
+    """First event of a run; `command` is the verb, `asked` the targets as they were typed.
+
+    `inventory`: the path that was named on the command line, so that a suggested command can
+    name it too; null where it was found by itself.
+    """
 
     run: str
     command: str
     targets: tuple[str, ...]
     schema: int = 1
     asked: tuple[str, ...] = ()
+    inventory: str | None = None
 
 
 class Connected(Event, frozen=True, tag="connected"):
