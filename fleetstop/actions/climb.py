@@ -44,6 +44,11 @@ _TORN_TRIES = 25
 FRESH_S = 60.0
 
 
+def is_fresh(mtime: float, now: float | None) -> bool:
+    """Written within the last minute by the remote clock; a time to come is a leftover's too."""
+    return now is not None and -5.0 < now - mtime < FRESH_S
+
+
 class _Files(Struct, frozen=True):
     changed: tuple[str, ...] | None = None
     temporary: tuple[str, ...] = ()
@@ -257,10 +262,11 @@ class Climb:
         place, target = self._scope.place, self._scope.target
         tree = await looks.look(place, target.vmid)
         members = {each.id.pid for each in self.family.members}
-        born = {each.id.pid for pid in members for each in tree.below(pid)}
+        born = {each.id.pid for pid in members for each in tree.below(pid)} - members
+        # exec keeps the identity: what was a wrapper may be somebody's shell by now
+        above = {kin.id.pid for kin in self.family.of("wrapper", "launcher")}
         tree = await looks.add_detail(place, tree, members | born)
-        fresh = born - members
-        return await looks.add_argv(place, tree) if fresh else tree
+        return await looks.add_argv(place, tree, above | born)
 
     async def _files(self) -> _Files:
         """What moved below `checkpoints:` since the last listing; the log is read too."""
@@ -281,7 +287,7 @@ class Climb:
         if isinstance(new, Unseen):
             return _Files(unseen=f"the checkpoints: {new.reason}")
         old, self.listing = self.listing, new
-        fresh = [e for e in ckpt.temp_without_final(new) if now and now - e.mtime < FRESH_S]
+        fresh = [e for e in ckpt.temp_without_final(new) if is_fresh(e.mtime, now)]
         return _Files(
             changed=ckpt.growing(old, new) if isinstance(old, Listing) else (),
             temporary=tuple(each.path for each in fresh),

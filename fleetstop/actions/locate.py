@@ -35,6 +35,7 @@ class Scene(Struct, frozen=True):
     log: LogTail | None = None
     remote_now: float | None = None
     real: str | None = None
+    checkpoints_missing: bool = False
     newest: ckpt.Checkpoint | None = None
     newest_complete: bool | None = None
 
@@ -56,6 +57,8 @@ async def locate(scope: Scope, *, gpus: bool = True) -> Scene:
     at = scope.clock.now()
     if not any(matches(target.job.match, each, listed=named) for each in tree.processes.values()):
         found = find(tree, target.job.match, target.job, listed=named)
+        # who works there under another name is worth telling
+        tree = await writers(scope, tree)
         return Scene(running=True, tree=tree, found=found, gpus=NOT_ASKED, at=at)
     # nvidia-smi and pct both take their time, on different shells
     view, files = await looks.together(
@@ -129,6 +132,7 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
     if job.checkpoints is not None:
         listed = await looks.listing(shell, job.checkpoints)
         seen |= {"listing": listed.listing, "remote_now": listed.now, "real": listed.real}
+        seen["checkpoints_missing"] = listed.missing
         listing = listed.listing
         newest = ckpt.newest(listing) if isinstance(listing, Listing) else None
         if newest is not None:

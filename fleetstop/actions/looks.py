@@ -64,12 +64,13 @@ async def look(place: Place, vmid: int | None) -> ProcessTree:
     return ProcessTree(processes=outside, uptime=tree.uptime, hz=tree.hz)
 
 
-async def add_argv(place: Place, tree: ProcessTree) -> ProcessTree:
+async def add_argv(place: Place, tree: ProcessTree, only: set[int] | None = None) -> ProcessTree:
+    """The command lines of `only` these host PIDs, or of all."""
     pids = tuple(
         # a dead leader with living threads has no words of its own
         f"deep:{pid}" if each.state == "Z" and each.alive else str(pid)
         for pid, each in tree.processes.items()
-        if not each.kernel_thread
+        if not each.kernel_thread and (only is None or pid in only)
     )
     if not pids:
         return tree
@@ -128,6 +129,7 @@ class Listed(Struct, frozen=True):
     listing: Listing | Unseen
     now: float | None = None
     real: str | None = None
+    missing: bool = False
 
 
 async def listing(shell: Shell, directory: str) -> Listed:
@@ -145,7 +147,7 @@ async def _listing(shell: Shell, directory: str) -> Listed:
     stamp, _, body = answer.data.partition(b"\n")
     now = _seconds(stamp)
     if answer.status == NO_SUCH:
-        return Listed(Listing(root=directory, entries=()), now)
+        return Listed(Listing(root=directory, entries=()), now, missing=True)
     if answer.status == 41:
         return Listed(Unseen(f"{directory} is not a directory that can be entered"), now)
     real, _, rows = body.partition(b"\n\0")

@@ -55,6 +55,23 @@ def _age(scene: Scene) -> float | None:
     return max(0.0, scene.remote_now - scene.newest.mtime)
 
 
+def gaps(scope: Scope, scene: Scene) -> list[str]:
+    """What the inventory names of this job that is not there."""
+    job = scope.target.job
+    found: list[str] = []
+    if job is None:
+        return found
+    if job.checkpoints and scene.checkpoints_missing:
+        found.append(f"checkpoints: {job.checkpoints} does not exist there (yet)")
+    if job.log and scene.log is None:
+        found.append(f"log: {job.log} could not be read there")
+    if job.gpus and not isinstance(scene.gpus, Unseen):
+        lacking = [str(index) for index in job.gpus if scene.gpus.at(index) is None]
+        if lacking:
+            found.append(f"gpus: the host has no GPU {', '.join(lacking)}")
+    return found
+
+
 def gpu_strangers(scene: Scene) -> str:
     """Who in this place holds a GPU though nothing matched; empty where nobody is seen to."""
     held = [each for each in scene.tree.processes.values() if each.gpus and not each.forked]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetstop.core.family import Family, Found
-from fleetstop.core.inventory import Target
+from fleetstop.core.inventory import Match, Target
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.errors import Refused
@@ -26,13 +26,9 @@ def ambiguous(target: Target, found: Found, families: tuple[Family, ...]) -> Non
         raise Refused(
             f"{len(families)} unrelated trees match",
             evidence=tuple(describe(each) for each in families),
-            hint=f"name one: fleetstop stop {place(target)} --pid "
-            f"{families[0].trainers[0].pid}; or set `all: true` in its match",
+            hint=f"name one: fleetstop stop {target.name} --pid {families[0].trainers[0].pid}; "
+            "or set `all: true` in its match",
         )
-
-
-def place(target: Target) -> str:
-    return target.name.split(":")[0] if not target.name.startswith("ssh:") else target.name
 
 
 def describe(family: Family) -> str:
@@ -57,7 +53,17 @@ def untouchable(target: Target, family: Family, tree: ProcessTree) -> None:
             raise Refused(f"{kin.pid} ({process.comm}) is never signalled")
 
 
-def both_heard(target: Target, family: Family) -> Refused:
+def mistyped(match: Match, strangers: str) -> Refused:
+    """Typed by hand and nothing is found, while something works there: most likely a slip."""
+    key = next(k for k in ("script", "pgrep", "pid", "module", "exe") if getattr(match, k))
+    said = getattr(match, key)
+    return Refused(
+        f"nothing matches --{key} {said}, but {strangers} holds a GPU here",
+        hint="if that is the job, name it: --pid, or --script as its command line shows",
+    )
+
+
+def both_heard(family: Family) -> Refused:
     names = ", ".join(str(kin.pid) for kin in family.trainers)
     return Refused(
         f"{names} hears both INT and TERM, and nobody has said which one saves",

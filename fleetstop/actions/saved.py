@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import looks
-from fleetstop.actions.climb import FRESH_S, Climb
+from fleetstop.actions.climb import Climb, is_fresh
 from fleetstop.actions.locate import Scene, completeness, writers
 from fleetstop.actions.proof import Proof, minutes
 from fleetstop.actions.telling import Scope
@@ -30,8 +30,11 @@ class _End(Struct, frozen=True):
 async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
     """New against the first look, ours, and complete; polled for `verify.within`."""
     job, verify = scope.target.job, climb.ladder.playbook.verify
-    if job is None or job.checkpoints is None or verify.checkpoint == "none":
+    if job is None or verify.checkpoint == "none":
         return Proof()
+    if job.checkpoints is None:
+        text = "whether it saved was not looked at: no checkpoints: is known for this job"
+        return Proof(findings=(scope.teller.finding(text),))
     scope.teller.tell(events.Verifying, what="checkpoint")
     if not isinstance(scene.listing, Listing):
         return _unseen(scope, climb, "the checkpoints could not be listed at the first look")
@@ -61,7 +64,7 @@ async def _at_rest(scope: Scope, first: Listing, climb: Climb, directory: str) -
             now = listed.listing
             moving = before is None or bool(ckpt.growing(before, now))
             before = now
-            left = [e for e in ckpt.temp_without_final(now) if _fresh(e.mtime, listed.now)]
+            left = [e for e in ckpt.temp_without_final(now) if is_fresh(e.mtime, listed.now)]
             end = await _judged(scope, first, listed, now, left, stable=not moving)
             if (end.whole is not None and not left and not end.broken) or late:
                 return end if end.whole is not None or not moving else "it did not come to rest"
@@ -71,10 +74,6 @@ async def _at_rest(scope: Scope, first: Listing, climb: Climb, directory: str) -
             return listed.listing.reason
         # an unknown format counts as whole when unchanged over two looks 1 s apart
         await scope.clock.sleep(1.0)
-
-
-def _fresh(mtime: float, now: float | None) -> bool:
-    return now is not None and now - mtime < FRESH_S
 
 
 async def _judged(

@@ -10,6 +10,7 @@ from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
     blind,
+    gaps,
     gpu_records,
     gpu_strangers,
     located,
@@ -123,7 +124,9 @@ def _stop_signals(job: Job | None) -> tuple[str, ...]:
 
 def _running(scope: Scope, scene: Scene, judged: dict[Family, Judged]) -> Outcome:
     worst = min(judged.values(), key=lambda each: ORDER.index(each.verdict))
-    findings = [each for each in (scene.found.unclear,) if each]
+    findings = gaps(scope, scene)
+    if scene.found.unclear:
+        findings.append(scene.found.unclear)
     if len(judged) > 1:
         findings.append(f"{len(judged)} unrelated trees match; stop would refuse")
     return outcome_of(

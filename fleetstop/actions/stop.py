@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
     blind,
     first_judgement,
+    gaps,
     gpu_records,
     gpu_strangers,
     located,
@@ -92,6 +94,10 @@ def _seen(family: Family, judged: Judged) -> dict[str, object]:
     }
 
 
+def _goodbye(family: Family) -> tuple[str, ...]:
+    return tuple(f"{kin.pid} is gone" for kin in family.trainers)
+
+
 class _Attempt:
     """One attempt, with what is known so far, so that every way out can tell it."""
 
@@ -102,6 +108,7 @@ class _Attempt:
         self._scene: Scene | None = None
         self._family: Family | None = None
         self._climb: Climb | None = None
+        self._gaps: tuple[str, ...] = ()
 
     async def run(self) -> Outcome:
         target = self._scope.target
@@ -123,10 +130,15 @@ class _Attempt:
             events.Located,
             **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
         )
+        self._tell_gaps(scene)
         if self._wish.dry_run:
             return self._planned(scene, ladder)
         end = await self._climb.run()
         return await self._ended(scene, self._climb, end)
+
+    def _tell_gaps(self, scene: Scene) -> None:
+        """What the inventory names and is not there: told before anything rests on it."""
+        self._gaps = tuple(self._scope.teller.finding(each) for each in gaps(self._scope, scene))
 
     def _nothing_found(self, scene: Scene) -> Outcome:
         name = self._scope.target.name
@@ -137,7 +149,9 @@ class _Attempt:
                 reason=f"between_lives: no trainer runs, but what would start one does: {names}",
                 hint=f"look again with: fleetstop status {name}",
             )
-        strangers = gpu_strangers(scene)
+        strangers, job = gpu_strangers(scene), self._scope.target.job
+        if strangers and job is not None and self._scope.target.job_name is None:
+            raise refusals.mistyped(job.match, strangers)
         reason = "nothing matches, and no launcher names it"
         if strangers:
             reason += f"; but {strangers} holds a GPU here: is it the job under another name?"
@@ -157,7 +171,7 @@ class _Attempt:
         if signal is None:
             signal = choose_stop_signal(family, scene.tree)
         if signal is None and any(r.signal == "stop_signal" for r in self._wish.playbook.ladder):
-            raise refusals.both_heard(self._scope.target, family)
+            raise refusals.both_heard(family)
         return begin(
             self._wish.playbook,
             family,
@@ -193,10 +207,14 @@ class _Attempt:
         back = await verify.came_back(self._scope, climb)
         problems = [each for each in (leftover, back, saved.problem, free.problem) if each]
         result: Result = "unclean" if problems else "stopped"
+        ended: dict[str, Any] = (
+            {} if leftover else {"verdict": "gone", "evidence": _goodbye(climb.family)}
+        )
         return self.outcome(
             result,
+            **ended,
             reason="; ".join(problems) or None,
-            findings=(*climb.doubts, *saved.findings, *free.findings),
+            findings=(*self._gaps, *climb.doubts, *saved.findings, *free.findings),
             checkpoint=saved.record,
             gpus=free.gpus if free.gpus is not None else (),
         )
@@ -212,12 +230,13 @@ class _Attempt:
             judged = first_judgement(self._scope, scene, family, None)
             known |= _seen(family, judged)
             known |= {"gpus": gpu_records(scene, family), "checkpoint": newest_record(scene)}
+        known["findings"] = self._gaps
         if climb is not None and climb.judged is not None:
             known |= _seen(climb.family, climb.judged)
             known |= {
                 "signals": climb.signals,
                 "skipped": tuple(SkippedRecord(s.signal, s.reason) for s in climb.ladder.skipped),
-                "findings": tuple(climb.doubts),
+                "findings": (*self._gaps, *climb.doubts),
             }
         return known
 

@@ -54,7 +54,11 @@ async def gpus(scope: Scope, scene: Scene, climb: Climb, within_s: float) -> Pro
             took = scope.clock.now() - start
             indexes = tuple(each.index for each in verdicts)
             scope.teller.tell(events.GpusReleased, indexes=indexes, seconds=took)
-            return Proof(gpus=records(now, frozenset(), indexes))
+            others = await _others(scope, now, indexes)
+            return Proof(
+                findings=tuple(scope.teller.finding(each) for each in others),
+                gpus=records(now, frozenset(), indexes),
+            )
         # what could not be asked will not be answered a moment later; it may hang in the driver
         if isinstance(now, Unseen) or scope.clock.now() - start >= within_s:
             held = any(each.released is False for each in verdicts)
@@ -64,6 +68,26 @@ async def gpus(scope: Scope, scene: Scene, climb: Climb, within_s: float) -> Pro
                 gpus=records(now, ours, tuple(sorted(wanted))),
             )
         await scope.clock.sleep(0.25)
+
+
+async def _others(scope: Scope, view: GpuView | Unseen, indexes: tuple[int, ...]) -> list[str]:
+    """Who of the same place still holds one of these GPUs: no member, but worth knowing."""
+    if isinstance(view, Unseen) or scope.target.vmid is None:
+        return []
+    tree = await looks.look(scope.place, scope.target.vmid)
+    told = []
+    for index in indexes:
+        gpu = view.at(index)
+        rows = view.on(gpu.uuid) if gpu is not None else ()
+        for row in rows:
+            process = tree.processes.get(row.pid or 0)
+            if process is not None:
+                told.append(
+                    f"GPU {index}: {process.pid} ({process.comm}) of this container holds "
+                    f"{'an unknown amount' if row.mib is None else f'{row.mib} MiB'}; "
+                    "it was no member of the job"
+                )
+    return told
 
 
 def _wanted(scene: Scene, ours: frozenset[int], declared: frozenset[int]) -> frozenset[int]:

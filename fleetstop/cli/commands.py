@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fleetstop import __version__
-from fleetstop.cli.options import adhoc, inventory, output, selection
+from fleetstop.cli.options import USUAL_ROOT, adhoc, inventory, loudness, output, selection
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -57,11 +57,12 @@ def status(**given: Any) -> int:
 @click.option("--ladder", metavar="RUNGS", help="Short form: 'INT/3m TERM/1m KILL:tree/30s'.")
 @click.option("--signal", metavar="NAME", help="The signal that makes this job save.")
 @click.option("--all-jobs", is_flag=True, help="All jobs of a container that has several.")
-@click.option("-y", "--yes", is_flag=True, help="Answer harmless questions with yes.")
+@click.option("-y", "--yes", is_flag=True, hidden=True)  # no harmless question exists yet
 @selection
 @adhoc
 @inventory
 @output
+@loudness
 def stop(**given: Any) -> int:
     """Stop a job: look, signal the trainer once, wait for its save, prove the end.
 
@@ -79,7 +80,7 @@ def lab() -> None:
 
 _ROOT = click.option(
     "--root",
-    default="/var/lib/fleetstop-lab",
+    default=USUAL_ROOT,
     show_default=True,
     type=click.Path(),
     help="Where the practice fleet keeps its files.",

@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+# where the practice fleet keeps its files unless told otherwise
+USUAL_ROOT = "/var/lib/fleetstop-lab"
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -56,10 +59,16 @@ def adhoc(body: F) -> F:
 
 
 def output(body: F) -> F:
+    """What a command prints; for scripts, or plain."""
     return _all(
         click.option("--json", "as_json", is_flag=True, help="The report, one line on stdout."),
         click.option("--events", is_flag=True, help="Every event, a line each, on stdout."),
+        click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR)."),
+    )(body)
+
+
+def loudness(body: F) -> F:
+    return _all(
         click.option("-q", "--quiet", is_flag=True, help="Only the last line of each target."),
         click.option("-v", "--verbose", is_flag=True, help="Evidence, and what it cost."),
-        click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR)."),
     )(body)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from fleetstop.cli.options import USUAL_ROOT
 from fleetstop.cli.running import complain
+from fleetstop.core.redact import command
 from fleetstop.errors import FleetstopError, LabUnavailable
 from fleetstop.lab import Lab, missing_parts
 from fleetstop.view.stream import Outlet
@@ -64,3 +66,5 @@ def _show(out: Outlet, root: Path) -> None:
         out.write(f"{name:<12}{state}\n")
     out.write(f"use it:     export FLEETSTOP_INVENTORY={lab.inventory}\n")
     out.write("            fleetstop status 'ct*'\n")
+    where = "" if str(root) == USUAL_ROOT else " " + command(["--root", str(root)])
+    out.write(f"end it:     fleetstop lab down{where}\n")

@@ -11,15 +11,16 @@ from contextlib import ExitStack
 from typing import Any
 
 from fleetstop.api import Fleet
-from fleetstop.core.inventory import Container, Host, Inventory, Match
+from fleetstop.core.inventory import Match
 from fleetstop.core.report import Report
 from fleetstop.errors import BadUsage, FleetstopError
 from fleetstop.events import AnyEvent, Emit
 from fleetstop.view.choose import colored, people
 from fleetstop.view.json_lines import JsonLines, line
+from fleetstop.view.listing import listed
+from fleetstop.view.listing import listing as table
 from fleetstop.view.stream import Outlet
 from fleetstop.view.table import StatusTable
-from fleetstop.view.table import listing as table
 
 Given = Mapping[str, Any]
 _NO_INVENTORY = (
@@ -31,6 +32,8 @@ _NO_INVENTORY = (
 
 def run_stop(**given: Any) -> int:
     async def work(fleet: Fleet) -> Report:
+        if given["playbook"] is not None and given["ladder"] is not None:
+            raise BadUsage("--playbook and --ladder exclude each other; a ladder is a playbook")
         return await fleet.stop(
             *given["targets"],
             graceful=given["graceful"],
@@ -70,33 +73,15 @@ def listing(**given: Any) -> int:
     out = Outlet(sys.stdout)
     if not fleet.inventory.hosts:
         Outlet(sys.stderr).write(_NO_INVENTORY)
+    names = None if chosen is None else [each.name for each in chosen]
     if given["as_json"] or given["events"]:
-        out.write(line(_listed(fleet.inventory)) + "\n")
+        told = {"event": "listing", "schema": 1, "targets": listed(fleet.inventory, names)}
+        out.write(line(told | {"groups": fleet.inventory.groups}) + "\n")
     else:
-        names = None if chosen is None else [each.name for each in chosen]
         for text in table(fleet.inventory, names):
             out.write(text + "\n")
     out.flush()
     return 0
-
-
-def _listed(inventory: Inventory) -> dict[str, object]:
-    places: list[Container | Host] = [*inventory.containers.values(), *inventory.hosts.values()]
-    targets = [
-        {
-            "target": f"{place.name}:{job.name}",
-            "host": getattr(place, "host", place.name),
-            "vmid": getattr(place, "vmid", None),
-            "job": job.name,
-            "playbook": job.playbook,
-            "stop_signal": job.stop_signal,
-            "tags": list(place.tags),
-            "protected": place.protected or job.protected,
-        }
-        for place in places
-        for job in place.jobs
-    ]
-    return {"event": "listing", "schema": 1, "targets": targets}
 
 
 def _match(given: Given) -> Match | None:
@@ -156,7 +141,7 @@ def _listeners(given: Given, stack: ExitStack, *, table: bool) -> Emit:
 def _width() -> int:
     import shutil
 
-    return max(80, shutil.get_terminal_size((104, 40)).columns)
+    return max(60, shutil.get_terminal_size((104, 40)).columns)
 
 
 def _fan_out(listeners: Sequence[Emit]) -> Emit:

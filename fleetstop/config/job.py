@@ -18,6 +18,7 @@ from fleetstop.core.inventory import (
     match_problem,
 )
 from fleetstop.core.playbook import STOP_SIGNAL, parse_signal
+from fleetstop.core.spelling import plain
 
 Table: TypeAlias = Mapping[str, Callable[[Spot], Any]]
 
@@ -67,6 +68,8 @@ def _environment(spot: Spot) -> dict[str, str]:
 
 
 def _match(spot: Spot) -> Match:
+    if spot.node.value and isinstance(spot.node.value, str) and not spot.node.is_null:
+        raise spot.wrong(f"must say how; write match: {{script: {plain(spot.node.value[:60])}}}")
     entries = spot.entries()
     if "tmux" in entries:
         raise entries["tmux"].wrong("is not supported by this version")
@@ -93,6 +96,8 @@ def _playbook(spot: Spot) -> str:
 
 
 def _gpus(spot: Spot) -> tuple[int, ...]:
+    if isinstance(spot.node.value, str) and not spot.node.is_null:
+        raise spot.wrong("must be a list, like [0, 1]")
     indexes = tuple(each.integer(0, _MOST_GPUS) for each in spot.items())
     if len(set(indexes)) < len(indexes):
         raise spot.wrong("names a GPU twice")

@@ -34,6 +34,17 @@ _MOST_NODES = 500_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 # Below a key with this ending nothing is quoted: it may be the secret in the wrong place.
 _HUSHED = "_secret"
+# what the parser says -> what is wrong, for who does not know how a parser thinks
+_SAID = (
+    ("stream end", "the file ends in the middle of something: a bracket is not closed"),
+    ("end of stream", "the file ends in the middle of something: a quote is not closed"),
+    ("expected ','", "a comma or a closing bracket is missing, before this or here"),
+    ("<block", "the indentation does not fit the lines above"),
+    ("<document start>", "the indentation does not fit the lines above"),
+    ("could not find expected ':'", "a line without its colon; a line is `key: value`"),
+    ("mapping values are not allowed", "a colon where none can be; quote the text, or indent less"),
+    ("cannot start any token", "a word cannot begin with this sign; quote it"),
+)
 _NO_TAGS = "tags (words that start with !) have no meaning here"
 
 
@@ -96,7 +107,8 @@ def _syntax(problem: str | None) -> str:
         return "a tab cannot indent; use spaces"
     if "tag" in problem:
         return _NO_TAGS
-    return plain(problem)
+    known = (ours for theirs, ours in _SAID if theirs in problem)
+    return next(known, "not readable as YAML" if "<" in problem else plain(problem))
 
 
 class _Builder:

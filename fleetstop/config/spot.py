@@ -113,12 +113,14 @@ class Spot(Struct, frozen=True):
         return text
 
     def integer(self, least: int, most: int) -> int:
-        text = self.node.value if self.node.plain and isinstance(self.node.value, str) else ""
+        text = self.node.value if isinstance(self.node.value, str) else ""
         digits = text.removeprefix("-")
         # 0200 is 200 to one reader and 128 to another, so it is neither.
         usual = digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0")
         if not usual or len(digits) > 18 or not least <= int(text) <= most:
             raise self.wrong(f"must be a number from {least} to {most}, not {self._kind()}")
+        if not self.node.plain:
+            raise self.wrong(f"must be a number; write {text} without quotes")
         return int(text)
 
     def boolean(self) -> bool:

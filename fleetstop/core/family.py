@@ -301,10 +301,17 @@ def _orphan(family: Family, tree: ProcessTree, process: Process, until: float) -
 
 
 def standing(family: Family, tree: ProcessTree) -> tuple[Kin, ...]:
-    """Members still alive in this look: not gone, not a reaped-only zombie."""
+    """Members still alive in this look: not gone, not a reaped-only zombie.
+
+    A wrapper that has exec'd something else (`train.py; exec bash`) has left the job: it has
+    its identity still, and may be somebody's shell.
+    """
     alive = []
     for each in family.members:
         seen = tree.get(each.id)
-        if seen is not None and seen.alive:
+        if seen is None or not seen.alive:
+            continue
+        above = each.role in ("wrapper", "launcher")
+        if not (above and seen.argv is not None and seen.argv != each.argv):
             alive.append(each)
     return tuple(alive)

@@ -10,7 +10,9 @@ from msgspec import Struct
 from fleetstop.core.family import Family, Kin
 from fleetstop.core.process import OpenFile, Process, ProcessTree
 
-_NOT_A_SAVE = re.compile(r"\.(log|out|err|jsonl|wandb|csv|txt)$|^events\.out\.tfevents|\.wandb$")
+_NOT_A_SAVE = re.compile(
+    r"\.(log|out|err|jsonl?|ya?ml|wandb|csv|txt|lock|db|sqlite3?)(-wal|-shm|-journal)?$|^events\.out\.tfevents|\.wandb$"
+)
 
 _CHECKPOINT = re.compile(
     r"\.(pt|pth|ckpt|bin|safetensors|zip|npz|npy|distcp|h5|msgpack)\b|\.(tmp|part|partial)\b",

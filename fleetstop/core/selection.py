@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, assert_never
 
+import msgspec
 from msgspec import Struct
 
 from fleetstop.core import places
 from fleetstop.core.address import AdHoc, InGroup, Named, OnHost, parse_address
-from fleetstop.core.inventory import Inventory, Job, Match, Target, match_problem
+from fleetstop.core.inventory import MATCH_KEYS, Inventory, Job, Match, Target, match_problem
 from fleetstop.core.places import Place, Places
 from fleetstop.core.spelling import shown
 from fleetstop.errors import BadUsage, Refused
@@ -61,19 +62,21 @@ def select(
             "no target is given", hint="name one; `fleetstop ls` lists them, '*' means all"
         )
     if adhoc_match is not None and (problem := match_problem(adhoc_match)):
-        raise BadUsage(f"--script, --pgrep, --pid: {problem}")
+        raise _bad_match(adhoc_match, problem)
     by_match = adhoc_match is not None
     chosen = _choose(Places.of(inventory, every_host=by_match), words, by_match)
     everywhere = Places.of(inventory, every_host=True)
     kept = list(chosen.values())
     if limit:
-        wanted = _covered(_choose(everywhere, limit, by_match))
+        wanted = _covered(_choose(everywhere, limit, by_match), kept)
         kept = [each for each in kept if wanted(each)]
-    unwanted = _covered(_choose(everywhere, exclude, by_match))
+    unwanted = _covered(_choose(everywhere, exclude, by_match), kept)
     kept = [each for each in kept if not unwanted(each)]
     if not kept:
         names = ", ".join(each.name for each in list(chosen.values())[:5])
-        raise BadUsage(f"--limit and --exclude leave nothing of {names}")
+        raise BadUsage(f"{_leaves(limit, exclude)} nothing of {names}")
+    if by_match:
+        _one_job_each(kept)
     if purpose == "stop" and adhoc_match is None:
         _refuse_jobless(kept)
         if not all_jobs:
@@ -95,35 +98,31 @@ def _of_word(fleet: Places, word: str, by_match: bool) -> list[Choice]:
     address = parse_address(word)
     match address:
         case Named():
-            return _of_name(fleet, word, address, by_match)
+            return _of_name(fleet, address, by_match)
         case InGroup():
             members = fleet.members(address.group)
             # globs again, never groups: a member that is a group was opened already
             return [each for member in members for each in _of_word(fleet, member, by_match)]
         case OnHost():
-            return _of_place(word, fleet.on_host(address), None, by_match)
+            return _of_place(fleet.on_host(address), None, by_match)
         case AdHoc():
-            return _of_place(word, fleet.ad_hoc(address), None, by_match)
+            return _of_place(fleet.ad_hoc(address), None, by_match)
         case _:
             assert_never(address)
 
 
-def _of_name(fleet: Places, word: str, address: Named, by_match: bool) -> list[Choice]:
+def _of_name(fleet: Places, address: Named, by_match: bool) -> list[Choice]:
     found = fleet.named(address.place)
-    chosen = [each for place in found for each in _of_place(word, place, address.job, by_match)]
+    chosen = [each for place in found for each in _of_place(place, address.job, by_match)]
     if not chosen:
         jobs = [job.name for place in found for job in place.jobs]
         raise places.no_job(address.job or "*", address.place, jobs)
     return chosen
 
 
-def _of_place(word: str, place: Place, job: str | None, by_match: bool) -> list[Choice]:
-    if by_match:
-        if job is not None:
-            raise BadUsage(
-                f"{shown(word)} names a job, and --script, --pgrep or --pid another",
-                hint=f"leave out one of the two: {place.name} alone, or no match",
-            )
+def _of_place(place: Place, job: str | None, by_match: bool) -> list[Choice]:
+    """With a match a place alone is an ad-hoc job; a job that is said gets the match instead."""
+    if by_match and job is None:
         return [Choice(place, None, job_said=False)]
     if job is None:
         jobs = place.jobs or (None,)
@@ -133,14 +132,61 @@ def _of_place(word: str, place: Place, job: str | None, by_match: bool) -> list[
     ]
 
 
-def _covered(narrowing: dict[Key, Choice]) -> Callable[[Choice], bool]:
+def _bad_match(match: Match, problem: str) -> BadUsage:
+    given = [each for each in MATCH_KEYS if getattr(match, each) not in (None, False)]
+    if match.pid is not None and "pid" not in given:  # a pid of 0 equals False
+        given.append("pid")
+    if len(given) != 1:
+        return BadUsage(f"--script, --pgrep, --pid: {problem}")
+    return BadUsage(f"--{given[0]}: {problem.removeprefix(given[0]).strip()}")
+
+
+def _leaves(limit: Sequence[str], exclude: Sequence[str]) -> str:
+    if limit and exclude:
+        return "--limit and --exclude leave"
+    return f"{'--limit' if limit else '--exclude'} leaves"
+
+
+def _one_job_each(kept: list[Choice]) -> None:
+    """One match finds one process: it cannot be that of two jobs of a place."""
+    for choices in _by_place(kept).values():
+        if len(choices) > 1:
+            names = " and ".join(each.name for each in choices)
+            raise BadUsage(
+                f"one match, and {names} in {choices[0].place.name}",
+                hint="name one of them with --script, --pgrep or --pid",
+            )
+
+
+def _covered(narrowing: dict[Key, Choice], kept: Sequence[Choice]) -> Callable[[Choice], bool]:
     """What --limit or --exclude speak of: a host's name stands for all that is on it."""
+    jobs = {each.place.key: each.name for each in narrowing.values() if each.job is not None}
+    for each in kept:
+        if each.job is None and each.place.key in jobs:
+            # what was to be spared might be what the match finds
+            raise BadUsage(
+                f"{shown(jobs[each.place.key])} is one job, and the match may find any "
+                f"of {each.place.name}",
+                hint=f"name the job: {jobs[each.place.key]} with the match, or narrow by place",
+            )
     hosts = {
         places.host_key(each.place)
         for each in narrowing.values()
         if each.place.vmid is None and not each.job_said
     }
-    return lambda choice: choice.key in narrowing or places.host_key(choice.place) in hosts
+    whole = {each.place.key for each in narrowing.values() if each.job is None}
+    return lambda choice: (
+        choice.key in narrowing
+        or choice.place.key in whole
+        or places.host_key(choice.place) in hosts
+    )
+
+
+def _by_place(kept: list[Choice]) -> dict[places.PlaceKey, list[Choice]]:
+    found: dict[places.PlaceKey, list[Choice]] = {}
+    for each in kept:
+        found.setdefault(each.place.key, []).append(each)
+    return found
 
 
 def _refuse_jobless(kept: list[Choice]) -> None:
@@ -151,12 +197,9 @@ def _refuse_jobless(kept: list[Choice]) -> None:
 
 
 def _refuse_ambiguous(kept: list[Choice]) -> None:
-    by_place: dict[places.PlaceKey, list[Choice]] = {}
-    for each in kept:
-        by_place.setdefault(each.place.key, []).append(each)
     several = [
         choices
-        for choices in by_place.values()
+        for choices in _by_place(kept).values()
         if len(choices) > 1 and not all(each.job_said for each in choices)
     ]
     if several:
@@ -174,7 +217,8 @@ def _target(choice: Choice, adhoc_match: Match | None) -> Target:
     place, job = choice.place, choice.job
     protected = place.protected or (job is not None and job.protected)
     if adhoc_match is not None:
-        job = Job(name="", match=adhoc_match)
+        known = choice.job or Job(name="", match=adhoc_match)
+        job = msgspec.structs.replace(known, match=adhoc_match)
         # The match may well find the protected job; nobody has said that it does not.
         protected = protected or any(each.protected for each in place.jobs)
     others = (*place.foreign_jobs, *(each for each in place.jobs if each is not choice.job))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -13,13 +14,11 @@ from fleetstop.events import Located
 from fleetstop.view import naming, words
 from fleetstop.view.layout import Line, Tone, note
 
-# reasons of exit 6 that the design names by one word
-_UNCLEAN = {
-    "not_saved": "not_saved, no new checkpoint was written",
-    "save_unseen": "save_unseen, could not look whether a checkpoint was written",
-    "unproven": "unproven, a new checkpoint is there but may be another job's",
-    "respawned": "respawned, the job came back under a new identity",
-}
+# for scripts a reason of exit 6 begins with one of these; for people the sentence is enough
+_WORD = re.compile(
+    r"(?:^|(?<=; ))"
+    r"(?:not_saved|save_unseen|unproven|gpus_held|gpus_unseen|respawned|between_lives): "
+)
 _TRAINING_LOG_S = 120.0
 
 
@@ -28,18 +27,28 @@ class Known(Struct, frozen=True):
 
     `asked`: the target as somebody would type it, None where the name alone does not lead
     there. `since_found_s`: from the first look to now. `patient`: a hold outlived its rung.
+    `heard`: what an earlier run sent, as a sentence. `inventory`: the file that was named.
     """
 
     located: Located | None = None
     asked: str | None = None
     since_found_s: float = 0.0
     patient: bool = False
+    heard: str | None = None
+    inventory: str | None = None
 
 
 def last_line(outcome: Outcome, known: Known) -> Line:
     """The one line that is left under `--quiet`."""
     text, tone = _sentence(outcome, known)
+    text = text[:-1] if text.endswith("?.") else text
     return Line("", f"{redact.text(outcome.target)} {text}", tone)
+
+
+def command(verb: str, target: str, options: Sequence[str], inventory: str | None) -> str:
+    """A command to type; it names the inventory where this one was told which."""
+    named = ("-i", inventory) if inventory else ()
+    return redact.command(["fleetstop", verb, target, *options, *named])
 
 
 _TONES: dict[Result, Tone] = {
@@ -53,6 +62,8 @@ _TONES: dict[Result, Tone] = {
 def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
     if outcome.interrupted:
         return _interrupted(outcome), "bad"
+    if outcome.result == "planned" and outcome.reason:
+        return f"planned{_because(outcome)}{_foreseen(outcome)}; nothing was sent.", "warn"
     match outcome.result:
         case "stopped":
             text = _stopped(outcome, known)
@@ -77,10 +88,15 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
     return text, _TONES.get(outcome.result, "bad")
 
 
+def _foreseen(outcome: Outcome) -> str:
+    watched = any(each.would == "skip" and each.landing == "heard" for each in outcome.plan)
+    return ", what an earlier run sent is watched on" if watched else ", so it would go on running"
+
+
 def _because(outcome: Outcome) -> str:
     reason = outcome.reason or ""
     if outcome.result == "unclean":
-        reason = _UNCLEAN.get(reason, reason)
+        reason = _WORD.sub("", reason)
     reason = redact.text(reason).rstrip(".")
     return f": {reason}" if reason else ""
 
@@ -92,13 +108,21 @@ def _took(outcome: Outcome) -> str:
 def _stopped(outcome: Outcome, known: Known) -> str:
     parts = f"stopped{_took(outcome)}"
     kept = outcome.checkpoint
-    if kept is not None and kept.written_after_signal:
+    new = kept is not None and bool(kept.written_after_signal)
+    if _cut_short(outcome):
+        by = f" by {redact.safe(outcome.signals[-1].signal)}" if outcome.signals else ""
+        parts += f"{by}, without a save of its own" if new else f"{by}, NOT saved"
+    elif kept is not None and new:
         parts += f", saved {naming.checkpoint_name(kept.path)}"
-    elif _lossy(outcome.signals):
-        parts += f" by {outcome.signals[-1].signal}, NOT saved"
     if known.patient and len(outcome.signals) == 1:
         parts += "; one signal sent"
     return parts + "."
+
+
+def _cut_short(outcome: Outcome) -> bool:
+    """It ended by a signal that lets nobody save."""
+    fatal = bool(outcome.signals) and outcome.signals[-1].landing == "fatal"
+    return fatal or any(each.startswith("ended by ") for each in outcome.findings)
 
 
 def _lossy(signals: Sequence[SignalRecord]) -> bool:
@@ -120,6 +144,8 @@ def _still_running(outcome: Outcome, known: Known) -> str:
         after = f" after {took}" if took else ""
         return f"STILL RUNNING{after}{_because(outcome)}; sent: {_signals(outcome)}."
     looked = f"looked for {took}; " if took else ""
+    if known.heard:
+        return f"STILL RUNNING: {known.heard} ({looked}nothing was sent)."
     going = ", training on" if _training(outcome, known.located) else ""
     # the skipped rungs stand right above, each with its reason
     why = "" if outcome.skipped else _because(outcome)
@@ -152,25 +178,42 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         lines += [Line("    ", redact.text(each)) for each in outcome.evidence]
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
+    elif outcome.interrupted and (outcome.signals or known.heard):
+        lines.append(note("next", "run the same command again: it watches on and repeats nothing"))
     if _force_could_help(outcome):
-        lines.append(_end_it_now(known))
+        lines.append(_end_it_now(outcome, known))
     return lines
 
 
 def _force_could_help(outcome: Outcome) -> bool:
     named = "--force" in (outcome.hint or "")
-    ends = outcome.result == "still_running" and not outcome.interrupted
-    return ends and not named and not _lossy(outcome.signals)
+    ends = outcome.result == "still_running" or _lacks_consent(outcome)
+    return ends and not outcome.interrupted and not named and not _lossy(outcome.signals)
 
 
-def _end_it_now(known: Known) -> Line:
-    # a lossless playbook has no rung that --force could open
-    lossless = known.located is not None and known.located.lossless
-    more = "--playbook standard --force" if lossless else "--force"
-    command = f"the same command with {more}, without --graceful"
+def _lacks_consent(outcome: Outcome) -> bool:
+    skipped = any("Needs --force" in each.reason for each in outcome.skipped)
+    return outcome.result == "refused" and skipped
+
+
+def _end_it_now(outcome: Outcome, known: Known) -> Line:
+    stock = _has_no_such_rung(outcome, known.located)
+    more = ["--playbook", "standard", "--force"] if stock else ["--force"]
+    graceful = known.located is not None and known.located.graceful
+    instead = ", without --graceful" if graceful else ""
+    text = f"the same command with {' '.join(more)}{instead}"
     if known.asked:
-        command = f"fleetstop stop {redact.command([known.asked])} {more}"
-    return note("end it now", f"{command}   {_loss(known)}")
+        text = command("stop", known.asked, more, known.inventory)
+    return note("end it now", f"{text}   {_loss(known)}")
+
+
+def _has_no_such_rung(outcome: Outcome, found: Located | None) -> bool:
+    """The playbook has no rung that --force could open, or it is not the job's own."""
+    if found is None:
+        return False
+    typed = (found.playbook or "").startswith("-")
+    consent = found.graceful or any("Needs --force" in each.reason for each in outcome.skipped)
+    return found.lossless or typed or not (consent or outcome.signals)
 
 
 def _loss(known: Known) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fleetstop.core import redact
@@ -11,6 +12,9 @@ from fleetstop.view import naming, words
 from fleetstop.view.layout import Line, fact
 
 _MILD = "(sends only what the trainer handles)"
+# a plan's way to say that an earlier run has sent this signal
+_WATCHED = re.compile(r"run (?P<run>\S+) sent it (?P<ago>[\d.]+) s ago; watched on")
+_THEN = "then, if still running:"
 
 
 def header(found: Located, *, first: bool = True) -> list[Line]:
@@ -80,19 +84,37 @@ def _gpus(found: Located) -> str:
     return f"{numbers}, {size} held by this job"
 
 
-def plan(steps: Sequence[PlannedStep]) -> list[Line]:
-    """What would be sent, in order; the first line carries the label."""
+def plan(steps: Sequence[PlannedStep], *, graceful: bool = False) -> list[Line]:
+    """What would be sent, in order; the first line carries the label.
+
+    `graceful`: the title has said that lossy rungs are left out.
+    """
     lines, sending = [], 0
-    for index, step in enumerate(steps):
+    told = [each for each in steps if not (graceful and _lossy(each))]
+    for index, step in enumerate(told):
         lines.append(fact("" if index else "plan", _step(step, later=sending > 0)))
         sending += step.would != "skip"
     return lines or [fact("plan", "no rung applies")]
 
 
+def _lossy(step: PlannedStep) -> bool:
+    return step.signal == "KILL" and step.would == "skip"
+
+
+def _skipped(step: PlannedStep) -> str:
+    signal, seen = redact.safe(step.signal), _WATCHED.fullmatch(step.reason)
+    if step.landing == "heard" and seen is not None:
+        ago, run = words.age(float(seen["ago"])), redact.safe(seen["run"])
+        return f"{signal} not repeated: sent {ago} ago by run {run}; watched on"
+    return f"{signal} skipped: {redact.text(step.reason)}"
+
+
 def _step(step: PlannedStep, *, later: bool) -> str:
     if step.would == "skip":
-        return f"{redact.safe(step.signal)} skipped: {redact.text(step.reason)}"
-    when = "then, if still running:" if later or step.would == "send_if" else "would send"
+        return _skipped(step)
+    conditional = later or step.would == "send_if"
+    when = _THEN if conditional else "would send"
     what = naming.delivery(step.signal, step.to, step.pids, step.landing)
-    why = f"; {redact.text(step.reason)}" if step.reason else ""
+    repeats = conditional and "still runs" in step.reason  # the opening words have said that
+    why = f"; {redact.text(step.reason)}" if step.reason and not repeats else ""
     return f"{when} {what}, wait {words.patience(step.wait_s)}{why}"

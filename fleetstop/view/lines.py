@@ -46,7 +46,7 @@ class Lines:
             if isinstance(event, Report):
                 self.close()
             elif self._story.waiting and self._timer is None:
-                self._timer = threading.Timer(TOGETHER_S, self.flush)
+                self._timer = threading.Timer(TOGETHER_S, self.late)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -57,6 +57,12 @@ class Lines:
                 self._timer.cancel()
                 self._timer = None
             self._show(self._story.flush())
+
+    def late(self) -> None:
+        """Tells what waited long enough, but for what waits for an answer on its way."""
+        with self._lock:
+            self._timer = None
+            self._show(self._story.flush(everything=False))
 
     def close(self) -> None:
         self.flush()

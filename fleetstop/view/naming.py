@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
+import re
 from collections.abc import Sequence
 
 from fleetstop.core import redact
@@ -15,6 +17,7 @@ CMD_SHOWN, LINE_SHOWN = 160, 160
 _ABOVE = ("supervisor", "wrapper", "launcher")
 # programs whose argument says more than their name
 _CARRIERS = ("sh", "bash", "dash", "ash", "zsh", "env", "timeout", "nice", "uv", "sudo")
+_TYPED = re.compile(r"-[A-Za-z]*c")
 _HABITS: dict[Landing, tuple[str, str]] = {
     "heard": ("has a handler", "have handlers"),
     "ignored": ("ignores it", "ignore it"),
@@ -42,14 +45,17 @@ def full(member: Member) -> str:
 
 
 def short(cmd: str) -> str:
-    """`bash /root/run.sh` -> `run.sh`; `torchrun --n 8 x.py` -> `torchrun`."""
+    """`bash /root/run.sh` -> `run.sh`; `bash -c '…'` -> `bash`; `torchrun x.py` -> `torchrun`."""
     parts = redact.text(cmd).split()
     if not parts:
         return ""
     name = posixpath.basename(parts[0])
     if name in _CARRIERS or name.startswith("python"):
-        argument = next((each for each in parts[1:] if not each.startswith("-")), "")
-        name = posixpath.basename(argument) or name
+        options = list(itertools.takewhile(lambda each: each.startswith("-"), parts[1:]))
+        argument = next(iter(parts[1 + len(options) :]), "")
+        # what follows -c is a piece of program, no name
+        typed = any(_TYPED.fullmatch(each) for each in options)
+        name = name if typed else posixpath.basename(argument) or name
     return redact.safe(name, 40)
 
 

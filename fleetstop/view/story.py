@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import tzinfo
 
 from fleetstop import events as e
@@ -35,6 +34,8 @@ class Chapter:
         self.planned = False
         self.exits: list[e.MemberExited] = []
         self.released: e.GpusReleased | None = None
+        self.looking = False
+        self.watched: e.WatchedOn | None = None
 
     def since_found(self, at: str) -> float:
         return words.between(self.located.at, at) if self.located else 0.0
@@ -65,6 +66,9 @@ class Story:
         if isinstance(event, e.MemberExited):
             chapter.exits.append(event)
             return []
+        if isinstance(event, e.Verifying) and chapter.released:
+            chapter.looking = True  # whether it came back belongs into the line that is kept
+            return []
         clean = isinstance(event, e.TargetFinished) and event.outcome.result == "stopped"
         kept = self._kept(name, chapter, clean=clean)
         if isinstance(event, e.TargetFinished):
@@ -75,11 +79,19 @@ class Story:
     @property
     def waiting(self) -> bool:
         """Something is kept back that `flush` would tell."""
-        return any(each.exits or each.released for each in self._chapters.values())
+        chapters = self._chapters.values()
+        return any(each.exits or (each.released and not each.looking) for each in chapters)
 
-    def flush(self) -> list[Line]:
-        """What was kept back, without the event it waited for."""
-        found = (self._kept(name, each, clean=False) for name, each in self._chapters.items())
+    def flush(self, *, everything: bool = True) -> list[Line]:
+        """What was kept back, without the event it waited for.
+
+        `everything` False: but for what waits for an answer that is on its way.
+        """
+        found = (
+            self._kept(name, each, clean=False)
+            for name, each in self._chapters.items()
+            if everything or not each.looking
+        )
         return [line for lines in found for line in lines]
 
     def _kept(self, name: str, chapter: Chapter, *, clean: bool) -> list[Line]:
@@ -90,7 +102,7 @@ class Story:
             chapter.exits = []
         if chapter.released:
             lines.append(self._timed(chapter.released.at, name, _released(chapter, clean)))
-            chapter.released = None
+            chapter.released, chapter.looking = None, False
         return [] if self._quiet else lines
 
     def _timed(self, at: str, name: str, text: str, mark: str = "") -> Line:
@@ -110,13 +122,13 @@ class Story:
                 return header.header(event, first=first)
             case e.Planned():
                 chapter.planned = True
-                return header.plan(event.steps)
+                return header.plan(event.steps, graceful=_mild(chapter))
             case e.Holding():
                 return [self._timed(event.at, name, each) for each in _held(event, chapter)]
             case e.GpusReleased():
                 chapter.released = event
                 return []
-            case e.RungSkipped(signal="KILL") if chapter.located and chapter.located.graceful:
+            case e.RungSkipped(signal="KILL") if _mild(chapter):
                 return []  # the header has said that lossy rungs are left out
             case e.Finding():
                 if event.text in chapter.findings:
@@ -133,11 +145,14 @@ class Story:
             asked=self._asked(event),
             since_found_s=chapter.since_found(event.at),
             patient=chapter.over,
+            heard=_heard(chapter.watched, event.at),
+            inventory=self._started.inventory if self._started else None,
         )
         last = [ending.last_line(outcome, known)]
         if self._quiet:
             return last
-        plan = [] if chapter.planned else header.plan(outcome.plan) if outcome.plan else []
+        untold = bool(outcome.plan) and not chapter.planned
+        plan = header.plan(outcome.plan, graceful=_mild(chapter)) if untold else []
         more = ending.below(outcome, known, frozenset(chapter.findings))
         return plan + last + more + (ending.cost(outcome) if self._verbose else [])
 
@@ -156,8 +171,25 @@ def _released(chapter: Chapter, clean: bool) -> str:
         return ""
     late = f" (the last after {words.elapsed(event.seconds)})" if event.seconds >= 5 else ""
     name = "GPU" if len(event.indexes) == 1 else "GPUs"
-    rest = "; nothing left that could restart it" if clean else ""
+    rest = "; nothing came back" if clean else ""
     return f"{name} {words.indexes(event.indexes)} released{late}{rest}"
+
+
+def _mild(chapter: Chapter) -> bool:
+    """The header has said that lossy rungs are left out."""
+    return chapter.located is not None and chapter.located.graceful
+
+
+def _heard(watched: e.WatchedOn | None, at: str) -> str | None:
+    """`it heard INT 4 min ago (run 7f3a) and runs on`."""
+    if watched is None:
+        return None
+    who, go_on = ("they", "run on") if len(watched.pids) > 1 else ("it", "runs on")
+    ago = ""
+    if watched.ago_s is not None:
+        ago = f" {words.age(watched.ago_s + words.between(watched.at, at))} ago"
+    sent = f"{redact.safe(watched.signal)}{ago} (run {redact.safe(watched.by_run)})"
+    return f"{who} heard {sent} and {go_on}"
 
 
 def _held(event: e.Holding, chapter: Chapter) -> list[str]:
@@ -187,7 +219,7 @@ def _acted(event: e.Event, chapter: Chapter) -> str | None:
             woken = f", then CONT: {were} suspended" if event.continued else ""
             text = f"{what}{woken}; waiting {words.patience(event.wait_s)}"
         case e.WatchedOn():
-            chapter.wait_s, chapter.over = event.wait_s, False
+            chapter.wait_s, chapter.over, chapter.watched = event.wait_s, False, event
             ago = "" if event.ago_s is None else f" {words.age(event.ago_s)} ago"
             sent = f"{redact.safe(event.signal)} was sent to {words.pids(event.pids)}{ago}"
             by = f"by run {redact.safe(event.by_run)}"
@@ -199,19 +231,13 @@ def _acted(event: e.Event, chapter: Chapter) -> str | None:
             name = redact.text(event.name, 80)
             text = f"{name} {whole}, {words.size(event.size)}, written after the signal"
         case e.Interrupted():
-            text = _interrupted(event.sent, event.running)
+            text = "interrupted; nothing more is sent"
         case e.Fault():
             where = f"; traceback in {redact.text(event.traceback_path or '?')}"
             text = f"fault in fleetstop: {redact.text(event.error)}{where}"
         case _:
             return None
     return text
-
-
-def _interrupted(sent: Sequence[str], running: Sequence[int]) -> str:
-    done = ", ".join(redact.text(each) for each in sent)
-    left = f"; still running: {words.pids(running)}" if running else ""
-    return f"interrupted; {f'sent: {done}' if done else 'nothing was sent'}{left}"
 
 
 def _detail(event: e.Event) -> str | None:

@@ -1,20 +1,21 @@
-"""Tables for `status` and `ls`: one row each, aligned, details below. Knows no stream's tricks."""
+"""The table of `status`: one row each, aligned, details below. Knows no stream's tricks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from fleetstop import events as e
 from fleetstop.core import redact
-from fleetstop.core.inventory import Container, Host, Inventory, Job, Match
 from fleetstop.core.report import Outcome, Report
 from fleetstop.view import naming, words
-from fleetstop.view.layout import WIDTH, Line, columns, fold, painted
+from fleetstop.view.ending import command
+from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, painted
 from fleetstop.view.stream import Outlet
 
+# what a narrow terminal does without, the least needed first
+_SPARE = ("GPU-MEM", "LOG")
 _STATUS = ("TARGET", "STATE", "PID", "UP", "GPUS", "GPU-MEM", "LOG", "CHECKPOINT", "STOPS ON")
-_LS = ("TARGET", "HOST", "VMID", "JOB", "MATCH", "PLAYBOOK", "STOPS ON", "TAGS")
 
 
 class StatusTable:
@@ -24,12 +25,15 @@ class StatusTable:
         self._out = Outlet(stream)
         self._width, self._color = width, color
         self._found: dict[str, list[e.Located]] = {}
+        self._inventory: str | None = None
 
     def __call__(self, event: e.AnyEvent) -> None:
         if isinstance(event, e.Located):
             self._found.setdefault(event.target or "", []).append(event)
+        elif isinstance(event, e.Started):
+            self._inventory = event.inventory
         elif isinstance(event, Report):
-            lines = status(event.targets, self._found)
+            lines = status(event.targets, self._found, width=self._width, inventory=self._inventory)
             physical = [part for line in lines for part in _fit(line, self._width)]
             self._out.write("".join(painted(each, self._color) + "\n" for each in physical))
 
@@ -38,29 +42,48 @@ def _fit(line: Line, width: int) -> list[Line]:
     return [line] if not line.lead else fold(line, width)
 
 
-def status(outcomes: Sequence[Outcome], found: dict[str, list[e.Located]]) -> list[Line]:
-    """The table of named jobs first, then every place that has no job in the inventory."""
+def status(
+    outcomes: Sequence[Outcome],
+    found: dict[str, list[e.Located]],
+    *,
+    width: int = WIDTH,
+    inventory: str | None = None,
+) -> list[Line]:
+    """The table of named jobs first, then every place that has no job in the inventory.
+
+    `inventory`: the file that was named, to be named again in a suggested command.
+    """
     rows: list[tuple[tuple[str, ...], list[Line]]] = []
     places: list[Line] = []
     for outcome in outcomes:
         trees = [each for each in found.get(outcome.target, []) if each.family]
         if trees and all(_nameless(each) for each in trees):
-            places += _place(outcome.target, trees)
+            places += _place(outcome, trees, inventory)
         elif trees and outcome.result == "running":
             details = [_details(tree, outcome if tree is trees[-1] else None) for tree in trees]
-            details[-1] += _unrelated(trees)
             rows += [(_row(tree), each) for tree, each in zip(trees, details, strict=True)]
         else:
             rows.append((_bare(outcome), _why(outcome)))
-    return (_table(rows) if rows else []) + places
+    return (_table(rows, width) if rows else []) + places
 
 
-def _table(rows: Sequence[tuple[tuple[str, ...], list[Line]]]) -> list[Line]:
-    title, *texts = columns([_STATUS, *(cells for cells, _ in rows)])
+def _table(rows: Sequence[tuple[tuple[str, ...], list[Line]]], width: int) -> list[Line]:
+    title, *texts = _fitting([_STATUS, *(each for each, _ in rows)], width)
     lines = [Line("", title, "head")]
     for text, (_, details) in zip(texts, rows, strict=True):
         lines += [Line("", text), *details]
     return lines
+
+
+def _fitting(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
+    """The rows aligned, without the spare columns that have no room."""
+    spare = list(_SPARE)
+    while True:
+        lines = columns(rows)
+        if not spare or max(cells(each) for each in lines) <= width:
+            return lines
+        at = rows[0].index(spare.pop(0))
+        rows = [row[:at] + row[at + 1 :] for row in rows]
 
 
 def _row(found: e.Located) -> tuple[str, ...]:
@@ -143,13 +166,6 @@ def _deaf(found: e.Located) -> str:
     return f"{lands or 'no stop signal is heard'}: `stop --graceful` cannot work."
 
 
-def _unrelated(trees: Sequence[e.Located]) -> list[Line]:
-    if len(trees) < 2:
-        return []
-    text = f"{len(trees)} unrelated trees match; `stop` refuses until the match fits one of them."
-    return [Line("  ! ", text, "warn")]
-
-
 def _bare(outcome: Outcome) -> tuple[str, ...]:
     state = outcome.result.replace("_", " ")
     return (redact.text(outcome.target), state, *("-" for _ in _STATUS[2:]))
@@ -169,72 +185,33 @@ def _nameless(found: e.Located) -> bool:
     return found.job is None and found.playbook is None
 
 
-def _place(target: str, trees: Sequence[e.Located]) -> list[Line]:
+def _place(outcome: Outcome, trees: Sequence[e.Located], inventory: str | None) -> list[Line]:
     """`root@10.1.2.6/200 has no jobs in the inventory. Trees that hold a GPU: …`."""
-    name = redact.text(target)
+    name = redact.text(outcome.target)
     lines = [Line("", f"{name} has no jobs in the inventory. Trees that hold a GPU:", "head")]
     for tree in trees:
         up = "" if tree.up_s is None else f", up {words.uptime(tree.up_s)}"
-        holds = f"GPUs {naming.gpu_indexes(tree)}{up}"
-        lines.append(Line("  ", f"{_tree(tree, threads=False)}   {holds}"))
+        numbers = naming.gpu_indexes(tree)
+        gpus = f"{'GPU' if numbers.isdigit() else 'GPUs'} {numbers}{up}"
+        state = f"{redact.safe(tree.verdict)}, stops on {_stops_on(tree)}"
+        lines.append(Line("  ", f"{_tree(tree, threads=False)}   {gpus}"))
+        lines.append(Line("    ", state, "warn" if _hears_nothing(tree) else "plain"))
+    others = [each for each in outcome.findings if "unrelated trees match" not in each]
+    lines += [Line("  ! ", redact.text(each), "warn") for each in others]
     script = _script(trees[0])
     if script:
-        command = redact.command(["fleetstop", "stop", target, "--script", script, "--graceful"])
-        lines.append(Line("Stop it as it is:   ", command))
+        lines.append(Line("Stop it as it is:   ", _as_it_is(outcome, trees[0], script, inventory)))
     return lines
+
+
+def _as_it_is(outcome: Outcome, tree: e.Located, script: str, inventory: str | None) -> str:
+    deaf = _hears_nothing(tree)
+    options = ["--script", script, "--force" if deaf else "--graceful"]
+    loss = "   loses whatever was not saved" if deaf else ""
+    return command("stop", outcome.target, options, inventory) + loss
 
 
 def _script(found: e.Located) -> str:
     who = naming.trainers(found.family)
     name = naming.short(who[0].cmd) if who else ""
     return name if name.endswith(".py") else ""
-
-
-def listing(inventory: Inventory, names: Collection[str] | None = None) -> list[str]:
-    """The table of `ls`; `names`: these targets only (`ct200:train`, `ct200` without jobs)."""
-    places: list[Host | Container] = [*inventory.hosts.values(), *inventory.containers.values()]
-    every = [row for place in places for row in _place_rows(place, inventory)]
-    rows = [row for row in every if names is None or row[0] in names]
-    rows.sort()
-    safe = [tuple(redact.text(cell) or "-" for cell in row) for row in rows]
-    return columns([_LS, *safe]) if safe else []
-
-
-def _place_rows(place: Host | Container, inventory: Inventory) -> list[tuple[str, ...]]:
-    inside = isinstance(place, Container)
-    host = place.host if isinstance(place, Container) else place.name
-    vmid = str(place.vmid) if isinstance(place, Container) else ""
-    used = any(each.host == place.name for each in inventory.containers.values())
-    if not place.jobs and not inside and used:
-        return []  # a host that is only the way to its containers
-    above = inventory.hosts.get(host)
-    guarded = place.protected or (above is not None and above.protected)
-    jobs: tuple[Job | None, ...] = place.jobs or (None,)
-    return [
-        (
-            f"{place.name}:{job.name}" if job else place.name,
-            host,
-            vmid,
-            job.name if job else "",
-            match(job.match) if job else "",
-            job.playbook if job else "",
-            (job.stop_signal or "") if job else "",
-            ", ".join((*place.tags, *_protected(guarded or bool(job and job.protected)))),
-        )
-        for job in jobs
-    ]
-
-
-def _protected(guarded: bool) -> tuple[str, ...]:
-    return ("protected",) if guarded else ()
-
-
-def match(rule: Match) -> str:
-    """`train.py`, `module pkg.train`, `pgrep ^python`."""
-    if rule.script is not None:
-        return rule.script
-    for name in ("module", "exe", "pgrep", "pid", "pidfile", "unit"):
-        value = getattr(rule, name)
-        if value is not None:
-            return f"{name} {value}"
-    return "whatever holds a GPU" if rule.gpu else ""

@@ -21,7 +21,7 @@ class _Post(Struct):
 _VERIFYING = {
     "checkpoint": "checking the checkpoint",
     "gpus": "waiting for the GPUs to be released",
-    "above": "looking for what could restart it",
+    "above": "looking whether it comes back",
 }
 
 

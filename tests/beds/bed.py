@@ -123,7 +123,10 @@ class Bed:
 
     def signals_seen(self, job: Started) -> int:
         """How often the trainer itself says that a signal reached it."""
-        return self.log(job).count("signal received")
+        said = self.log(job)
+        return sum(
+            said.count(word) for word in ("KeyboardInterrupt", "StopRequested", "received SIG")
+        )
 
     def whole(self, path: Path) -> bool:
         """Whether a checkpoint can be read to its last byte, as torch.load would."""

@@ -19,6 +19,10 @@ pytestmark = pytest.mark.bed
 
 Plan = list[tuple[str, str, str]]
 SLOW = ("--save-seconds", "20", "--save-memory-fraction", "0.5")
+TWO_JOBS = (
+    "setsid -f bash -c 'cd /root; python3 -u train.py --ignore INT,TERM"
+    " >/workspace/train.log 2>&1 & python3 -u other.py & wait' >/dev/null 2>&1 </dev/null"
+)
 SHORT = ("--force", "--ladder", "INT/2 TERM/2 KILL:tree/5")
 
 
@@ -56,6 +60,21 @@ ROWS: dict[str, tuple[Callable[[Bed], Started], tuple[str, ...], Plan]] = {
         ("--force",),
         [("INT", "skip", "ignored"), ("TERM", "skip", "ignored"), ("KILL", "send", "fatal")],
     ),
+    "ignores all, no consent": (
+        lambda box: box.start("--ignore", "INT,TERM"),
+        (),
+        [("INT", "skip", "ignored"), ("TERM", "skip", "ignored"), ("KILL", "skip", "fatal")],
+    ),
+    "decoys around it": (
+        lambda box: (box.lab.decoys(box.vmid), box.start("--ignore", "INT,TERM"))[1],
+        ("--force",),
+        [("INT", "skip", "ignored"), ("TERM", "skip", "ignored"), ("KILL", "send", "fatal")],
+    ),
+    "a second job of the session": (
+        lambda box: box.start(TWO_JOBS, how="raw", trainers=1),
+        ("--force",),
+        [("INT", "skip", "ignored"), ("TERM", "skip", "ignored"), ("KILL", "send", "fatal")],
+    ),
     "exits without saving": (
         lambda box: box.start("--no-save"),
         ("--graceful",),
@@ -87,7 +106,7 @@ def _untouched(box: Bed, job: Started, ran: Ran) -> None:
     assert ran.signals == []
     assert "signal_sent" not in ran.names()
     assert all(alive(each.pid, each.start) for each in job.trainers)
-    assert "KeyboardInterrupt" not in box.log(job)
+    assert box.signals_seen(job) == 0
     assert box.lock_files() == []
     assert not Path(f"/run/lock/fleetstop.{box.vmid}").exists()
     assert ran.seconds < 10
@@ -103,6 +122,8 @@ def test_a_plan_names_signals_and_pids(box: Bed, row: str) -> None:
     first = next((each for each in ran.target["plan"] if each["would"] == "send"), None)
     if first is not None and first["to"] == "trainers":
         assert first["pids"] == [job.pid]
+    planned = {pid for each in ran.target["plan"] for pid in each["pids"]}
+    assert planned <= {each["pid"] for each in ran.target["family"]}
     _untouched(box, job, ran)
 
 

@@ -74,7 +74,9 @@ def test_a_killed_client_leaves_the_job_its_chance(box: Bed) -> None:
     after = box.run("stop", box.name, "--graceful", deadline=90)
     assert after.code == 0, after.people
     assert after.signals == []
+    assert "watched_on" in after.names()
     assert len(box.saved()) == 1
+    assert box.signals_seen(job) == 1
 
 
 def test_a_job_outside_containers(box: Bed, tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_a_loop_that_starts_it_again_is_respawned(box: Bed) -> None:
     box.start(text, how="raw", trainers=1)
     ran = box.run("stop", box.name, "--graceful", deadline=90)
     assert ran.code == 6, ran.people
-    assert "again" in ran.target["reason"] or "wrapper" in ran.target["reason"]
+    assert "respawned: the job runs again as" in ran.target["reason"]
     assert len(ran.signals) == 1
 
 
@@ -221,3 +223,152 @@ def test_a_dead_leader_with_a_living_thread_still_runs(box: Bed) -> None:
     assert ran.code == 0, ran.people
     assert any(each["event"] == "holding" and each["why"] == "unseen" for each in ran.events)
     assert [name for name, _ in ran.signals] == ["KILL"]
+
+
+def _jobs(box: Bed, where: Path, jobs: str) -> Path:
+    text = box.lab.inventory.read_text()
+    path = where / "fleet.yaml"
+    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
+    path.write_text(text[: text.index("containers:")] + body + jobs)
+    return path
+
+
+def test_two_jobs_that_mean_the_same_process_are_one_signal(box: Bed, tmp_path: Path) -> None:
+    """A second INT, by the second job of the same run, would cut the save."""
+    job = box.start("--save-seconds", "3")
+    same = "stop_signal: INT, checkpoints: /workspace/checkpoints"
+    inventory = _jobs(
+        box,
+        tmp_path,
+        f"      one: {{match: {{script: train.py}}, {same}}}\n"
+        f"      two: {{match: {{pgrep: 'python3.*train[.]py'}}, {same}}}\n",
+    )
+    ran = box.run("stop", box.name, "--all-jobs", "--graceful", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert box.signals_seen(job) == 1
+    assert len(box.saved()) == 1
+
+
+def test_a_lossy_end_after_a_periodic_save_says_what_is_lost(box: Bed) -> None:
+    """It shrugs at INT, saves by itself meanwhile, and ends by TERM: that was no saving."""
+    job = box.start("--shrug", "--save-every", "2", "--save-seconds", "0.3")
+    ran = box.run("stop", box.name, "--force", "--ladder", "INT/5 TERM/5")
+    assert ran.code == 0, ran.people
+    assert [name for name, _ in ran.signals] == ["INT", "TERM"]
+    assert ran.target["checkpoint"]["written_after_signal"] is False
+    assert any("without a save" in text for text in ran.target["findings"])
+    assert not lives(job)
+
+
+def test_a_save_finished_before_the_second_command_is_not_called_lost(box: Bed) -> None:
+    (box.lab.rootfs(box.vmid) / "root/tidy.py").write_text(
+        "import time, zipfile\n"
+        "print('up', flush=True)\n"
+        "try:\n    time.sleep(600)\n"
+        "except KeyboardInterrupt:\n"
+        "    with zipfile.ZipFile('/workspace/checkpoints/step_1.pt', 'w') as f:\n"
+        "        f.writestr('a', 'x' * 1000)\n"
+        "    print('saved', flush=True)\n"
+        "    time.sleep(8)\n"
+    )
+    inventory = _jobs(
+        box,
+        box.lab.root,
+        "      train: {match: {script: tidy.py}, stop_signal: INT,"
+        " checkpoints: /workspace/checkpoints, max_loss: 0s}\n",
+    )
+    box.checkpoints.mkdir(parents=True, exist_ok=True)
+    text = "setsid -f python3 -u /root/tidy.py >/workspace/train.log 2>&1 </dev/null"
+    job = box.start(text, how="raw", trainers=0)
+    until(lambda: "up" in box.log(job))
+    first = box.popen("stop", box.name, "--graceful", inventory=inventory)
+    until(lambda: "saved" in box.log(job))
+    time.sleep(0.3)
+    first.process.send_signal(signal.SIGINT)
+    assert box.finish(first, 20).code == 130
+    again = box.run("stop", box.name, "--graceful", inventory=inventory)
+    assert again.code == 0, again.people
+    assert again.signals == []
+    assert again.target["checkpoint"]["written_after_signal"] is True
+
+
+def test_checkpoints_behind_a_link_are_guarded(box: Bed) -> None:
+    """The open file has the real name: TERM into the periodic save would cost latest.pt."""
+    job = box.start("--save-every", "3", "--in-place", "--save-seconds", "3", how="deaf")
+    workspace = box.lab.rootfs(box.vmid) / "workspace"
+    inventory = _jobs(
+        box,
+        box.lab.root,
+        "      train: {match: {script: train.py}, stop_signal: INT,"
+        " checkpoints: /workspace/link}\n",
+    )
+    (workspace / "link").symlink_to("checkpoints")
+    until(lambda: box.log(job).count("saving") >= 1, 15)
+    ran = box.run("stop", box.name, "--force", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert box.saved() == ["latest.pt"]
+
+
+def test_what_the_wrapper_starts_after_the_trainer_is_spared(box: Bed) -> None:
+    """`train.py; nohup upload.sh &`: the upload is no child of the job."""
+    (box.lab.rootfs(box.vmid) / "root/upload.sh").write_text("sleep 600\n")
+    text = (
+        "setsid -f bash -c 'cd /root; python3 -u train.py --save-seconds 0.3 --workers 1"
+        " --worker-habit stuck >/workspace/train.log 2>&1; nohup bash upload.sh &'"
+        " >/dev/null 2>&1 </dev/null"
+    )
+    box.start(text, how="raw", trainers=1)
+    ran = box.run("stop", box.name, "--force", "--ladder", "TERM/5 KILL:tree/5", deadline=90)
+    assert ran.code in (0, 6), ran.people
+    uploads = [
+        pid
+        for pid in box.lab.host_pids(box.vmid)
+        if b"upload.sh" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert uploads, ran.people
+
+
+def test_a_ranks_helper_that_inherits_its_rank_is_no_trainer(box: Bed) -> None:
+    (box.lab.rootfs(box.vmid) / "root/helped.py").write_text(
+        "import subprocess, sys, time\n"
+        "gpu = open('/dev/nvidia0')\n"
+        "code = 'import time; gpu = open(\"/dev/nvidia0\"); time.sleep(600)'\n"
+        "helper = subprocess.Popen([sys.executable, '-c', code])\n"
+        "print('up', flush=True)\n"
+        "try:\n    time.sleep(600)\n"
+        "except KeyboardInterrupt:\n    helper.terminate()\n"
+    )
+    text = (
+        "setsid -f env RANK=0 LOCAL_RANK=0 python3 -u /root/helped.py"
+        " >/workspace/train.log 2>&1 </dev/null"
+    )
+    job = box.start(text, how="raw", trainers=0)
+    until(lambda: "up" in box.log(job))
+    ran = box.run("stop", box.name, "--script", "helped.py", "--graceful")
+    roles = [each["role"] for each in ran.target["family"]]
+    assert sorted(roles) == ["trainer", "worker"], ran.people
+    assert [len(pids) for _, pids in ran.signals] == [1]
+    assert ran.code == 0, ran.people
+
+
+def test_a_mistyped_script_is_refused_while_something_holds_a_gpu(box: Bed) -> None:
+    job = box.start()
+    ran = box.run("stop", box.name, "--script", "tran.py", "--force")
+    assert ran.code == 5, ran.people
+    assert f"{job.pid} python3" in ran.target["reason"]
+    assert lives(job)
+    assert box.run("stop", box.name, "--pid", "77777").code == 5
+
+
+def test_a_checkpoint_directory_that_is_not_there_is_told_before(box: Bed) -> None:
+    box.start("--save-seconds", "0.2")
+    inventory = _jobs(
+        box,
+        box.lab.root,
+        "      train: {match: {script: train.py}, stop_signal: INT,"
+        " checkpoints: /workspace/ckpt}\n",
+    )
+    shown = box.run("status", box.name, inventory=inventory)
+    assert any("/workspace/ckpt does not exist" in each for each in shown.target["findings"])
+    ran = box.run("stop", box.name, "--graceful", "-n", inventory=inventory)
+    assert any("/workspace/ckpt does not exist" in each for each in ran.target["findings"])

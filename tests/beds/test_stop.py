@@ -32,6 +32,7 @@ def test_polite_stops_by_one_int_and_saves(box: Bed) -> None:
     # about 2 s beyond the save; the deadline is ten times that
     assert ran.seconds < 1 + 20
     assert box.lock_files() == []
+    assert box.signals_seen(job) == 1
 
 
 def test_polite_without_log_and_checkpoints_needs_no_pct(box: Bed, tmp_path: Path) -> None:
@@ -81,6 +82,7 @@ def test_deaf_that_saves_on_term(box: Bed) -> None:
     assert ran.code == 0, ran.people
     assert ran.signals == [("TERM", [job.pid])]
     assert len(box.saved()) == 1
+    assert box.signals_seen(job) == 1
 
 
 def test_ignores_everything_needs_force(box: Bed) -> None:
@@ -106,6 +108,7 @@ def test_a_slow_save_is_held_for_and_whole(box: Bed) -> None:
     held = [each for each in ran.events if each["event"] == "holding" and each["over_wait"]]
     assert {each["why"] for each in held} == {"stopping", "saving"}
     assert len(box.saved()) == 1
+    assert box.signals_seen(job) == 1
 
 
 def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
@@ -125,6 +128,7 @@ def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
     assert any(each["event"] == "watched_on" for each in again.events)
     assert len(box.saved()) == 1
     assert box.lock_files() == []
+    assert box.signals_seen(job) == 1
 
 
 def test_term_waits_for_a_periodic_save_in_place(box: Bed) -> None:
@@ -147,6 +151,7 @@ def test_stopped_by_sigstop_is_continued_and_saves(box: Bed) -> None:
     sent = next(each for each in ran.events if each["event"] == "signal_sent")
     assert sent["continued"] is True
     assert len(box.saved()) == 1
+    assert box.signals_seen(job) == 1
 
 
 def test_ranks_in_one_burst_workers_spared(box: Bed) -> None:
@@ -213,6 +218,7 @@ def test_tee_gets_no_signal(box: Bed) -> None:
     assert ran.code == 0, ran.people
     assert ran.signals == [("INT", [job.pid])]
     assert len(box.saved()) == 1
+    assert box.signals_seen(job) == 1
 
 
 def test_nothing_runs(box: Bed) -> None:

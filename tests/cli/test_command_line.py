@@ -74,10 +74,13 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["stop", "@trainin"], 2, ["did you mean"]),
     (["stop", ""], 2, []),
     (["stop", "ct200:trian"], 2, ["did you mean"]),
-    (["stop", "ct200", "--exclude", "ct200"], 2, ["leave nothing"]),
+    (["stop", "ct200", "--exclude", "ct200"], 2, ["--exclude leaves nothing"]),
     (["stop", "ct200", "--graceful", "--force"], 2, ["contradict"]),
     (["stop", "ct200", "--ladder", "INT/3m TREM/1m"], 2, ["TREM", "did you mean 'TERM'"]),
     (["stop", "ct200", "--ladder", ""], 2, []),
+    (["stop", "ct200", "--ladder", "INT/3m", "-p", "now"], 2, ["exclude each other"]),
+    (["ls", "-q"], 2, ["-q"]),
+    (["status", "ct200", "-v"], 2, ["-v"]),
     (["stop", "ct200", "--signal", "HUPP"], 2, ["HUPP"]),
     (["stop", "ct200", "--signal", "KILL"], 2, ["KILL"]),
     (["stop", "ct200", "--script", "a.py", "--pid", "7"], 2, ["exclude each other"]),
@@ -170,9 +173,14 @@ def test_ls_lists_the_inventory(home: Path) -> None:
     listed = json.loads(fleetstop(home, "ls", "--json").stdout)
     assert [each["target"] for each in listed["targets"]] == [
         "ct200:train",
-        "ct201:train",
         "ct201:eval",
+        "ct201:train",
     ]
+    assert [each["protected"] for each in listed["targets"]] == [False, True, True]
+    assert listed["groups"] == {"training": ["ct200"]}
+    assert done.stdout.splitlines()[-1] == "groups: training = ct200"
+    listed = json.loads(fleetstop(home, "ls", "ct200", "--json").stdout)
+    assert [each["target"] for each in listed["targets"]] == ["ct200:train"]
 
 
 def test_ls_without_an_inventory_says_where_it_looked(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from fleetstop.errors import BadConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PVE = "hosts: {pve1: {ssh: root@10.1.2.6}}\n"
+MIDDLE = "the file ends in the middle of something"
 WAYS = "script, module, exe, pgrep, pid, pidfile, unit, gpu"
 SECRET = "must be a mapping with one of env, file, command, keyring, like {env: PVE_TOKEN}"
 
@@ -91,7 +92,7 @@ API = 'api: {url: "https://h:8006", token_id: "u@pve!t", token_secret: {env: T}'
         ),
         (in_host("prot: 1"), "4: hosts.pve1: unknown key 'prot', did you mean 'port'?"),
         (in_host("port: 0"), "4: hosts.pve1.port: must be a number from 1 to 65535, not '0'"),
-        (in_host("port: '22'"), "4: hosts.pve1.port: must be a number from 1 to 65535, not '22'"),
+        (in_host("port: '22'"), "4: hosts.pve1.port: must be a number; write 22 without quotes"),
         (in_host("port: 022"), "4: hosts.pve1.port: must be a number from 1 to 65535, not '022'"),
         (
             in_host("sudo: allways"),
@@ -160,6 +161,24 @@ API = 'api: {url: "https://h:8006", token_id: "u@pve!t", token_secret: {env: T}'
         ),
         # jobs
         (in_job("log: /x"), f"7: {JOB}: key 'match' is missing"),
+        (
+            in_job("match: train.py"),
+            f"8: {JOB}.match: must say how; write match: {{script: train.py}}",
+        ),
+        (
+            in_job("match: {script: a}\n    gpus: all"),
+            f"9: {JOB}.gpus: must be a list, like [0, 1]",
+        ),
+        (
+            f"{PVE}containers: {{ct1: {{host: pve1, vmid: '200'}}}}\n",
+            "2: containers.ct1.vmid: must be a number; write 200 without quotes",
+        ),
+        # not quite YAML
+        ("hosts: [a, b\n", f"2: {MIDDLE}: a bracket is not closed"),
+        ("hosts: 'a\n", f"2: {MIDDLE}: a quote is not closed"),
+        ("hosts:\n  a: 1\n b: 2\n", "3: the indentation does not fit the lines above"),
+        ("hosts: {}\nfoo\ngroups: {}\n", "3: a line without its colon; a line is `key: value`"),
+        ("hosts: [a, b}\n", "1: a comma or a closing bracket is missing, before this or here"),
         (in_job("match: {}"), f"8: {JOB}.match: exactly one of {WAYS} is needed, none is given"),
         (
             in_job("match: {script: a, pid: 7}"),

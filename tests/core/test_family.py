@@ -692,3 +692,17 @@ def test_the_builder_tells_what_it_is_told() -> None:
     child = tale.tree.processes[8]
     assert (child.ppid, child.sid, child.gpus) == (7, 4, ("/dev/nvidia1", "/dev/nvidia2"))
     assert msgspec.structs.asdict(tale.tree.processes[7])["inner"] == (3,)
+
+
+def test_a_wrapper_that_became_a_shell_has_left_the_job() -> None:
+    """exec keeps pid and start time: only its words tell that it is somebody's shell now."""
+    before = told("""
+        110 bash -c train.sh        => wrapper
+          120 python train.py       => trainer
+    """)
+    [family] = find(before.tree, TRAIN, None).families
+    after = told("""
+        110 bash
+    """)
+    assert [kin.role for kin in standing(family, before.tree)] == ["wrapper", "trainer"]
+    assert standing(family, after.tree) == ()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,7 +228,7 @@ def test_a_mistyped_narrowing_stops_everything(option: str) -> None:
 def test_nothing_left_is_an_error() -> None:
     with pytest.raises(BadUsage) as caught:
         names("ct200", exclude=["ct200"])
-    assert caught.value.message == "--limit and --exclude leave nothing of ct200:train"
+    assert caught.value.message == "--exclude leaves nothing of ct200:train"
 
 
 def test_a_match_makes_an_ad_hoc_job_anywhere() -> None:
@@ -237,15 +238,42 @@ def test_a_match_makes_an_ad_hoc_job_anywhere() -> None:
     assert targets[0].foreign_checkpoints == ("/a", "/b")
 
 
-def test_a_match_and_a_job_are_one_too_many() -> None:
+def test_a_job_with_a_match_keeps_its_settings() -> None:
+    (target,) = select(FLEET, ["ct201:train"], adhoc_match=Match(pid=122), purpose="stop")
+    (plain,) = select(FLEET, ["ct201:train"], purpose="stop")
+    assert target.name == "ct201:train"
+    assert plain.job is not None
+    assert target.job == msgspec.structs.replace(plain.job, match=Match(pid=122))
+    assert target.foreign_checkpoints == plain.foreign_checkpoints == ("/b",)
+
+
+@pytest.mark.parametrize("words", [["ct201:*"], ["ct201", "ct201:train"]])
+def test_one_match_is_not_two_jobs_of_a_place(words: list[str]) -> None:
+    with pytest.raises(BadUsage, match="one match, and ct201"):
+        names(*words, adhoc_match=SCRIPT)
+
+
+def test_a_job_cannot_be_spared_from_a_match_of_its_place() -> None:
+    """The match may find the very job that was to be spared."""
+    with pytest.raises(BadUsage, match="the match may find any of ct201"):
+        names("ct201", exclude=["ct201:train"], adhoc_match=SCRIPT)
+    assert names("ct201:train", "box7", exclude=["ct201"], adhoc_match=SCRIPT) == ["box7"]
+    assert names("ct201:train", "box7", exclude=["ct201:train"], adhoc_match=SCRIPT) == ["box7"]
+
+
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        (Match(pid=1), "--pid: must be above 1"),
+        (Match(pid=0), "--pid: must be above 1"),
+        (Match(pgrep="("), "--pgrep: the pattern has a ( that is not closed"),
+        (Match(script=" "), "--script: is empty"),
+    ],
+)
+def test_only_the_option_that_was_given_is_blamed(match: Match, message: str) -> None:
     with pytest.raises(BadUsage) as caught:
-        names("ct201:train", adhoc_match=SCRIPT)
-    assert (
-        caught.value.message == "'ct201:train' names a job, and --script, --pgrep or --pid another"
-    )
-    with pytest.raises(BadUsage) as caught:
-        names("ct201", adhoc_match=Match(pid=1))
-    assert caught.value.message == "--script, --pgrep, --pid: pid must be above 1"
+        names("ct201", adhoc_match=match)
+    assert caught.value.message == message
 
 
 def test_other_jobs_checkpoints_are_foreign() -> None:
@@ -261,6 +289,8 @@ def test_other_jobs_checkpoints_are_foreign() -> None:
         ("mixed:keep", None, True),
         ("mixed:go", None, False),
         ("mixed", SCRIPT, True),
+        ("mixed:go", SCRIPT, True),
+        ("mixed:keep", SCRIPT, True),
         ("pve2/300", SCRIPT, True),
         ("ssh://root@10.1.2.7:2222/300", SCRIPT, True),
         ("ssh://ml@10.1.2.7:2222/300", SCRIPT, True),

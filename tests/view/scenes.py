@@ -33,10 +33,15 @@ CKPT = e.CheckpointSeen(
 LANDS_DEAF: dict[str, Any] = {"INT": "ignored", "TERM": "fatal"}
 
 
-def started(command: str = "stop", *targets: str, asked: tuple[str, ...] = ("ct200",)) -> e.Started:
+def started(
+    command: str = "stop",
+    *targets: str,
+    asked: tuple[str, ...] = ("ct200",),
+    inventory: str | None = None,
+) -> e.Started:
     return e.Started(
         at=at("14:02:10"), target=None, run="7f3a", command=command, targets=targets or (T,),
-        asked=asked,
+        asked=asked, inventory=inventory,
     )  # fmt: skip
 
 
@@ -121,6 +126,8 @@ DEAF_INT = (
     "so Python never installed KeyboardInterrupt. Waiting cannot help."
 )
 DEAF_TERM = "no handler; it would end the job at once, unsaved."
+NEEDS_FORCE = f"{DEAF_TERM} Needs --force"
+ENDED = "ended by TERM without a save, as agreed with --force; lost about 18 min (since step_41000)"
 
 POLITE: list[e.AnyEvent] = [
     started(),
@@ -135,6 +142,7 @@ POLITE: list[e.AnyEvent] = [
     saved("14:02:31"),
     verifying("14:02:31", "gpus"),
     released("14:02:36"),
+    verifying("14:02:36", "above"),
     *finished(
         "14:02:36", "stopped", checkpoint=kept(), signals=(record(),), seconds=25.2,
         cost=r.Cost(1, 1), verdict="gone", evidence=("no process of the family is left",),
@@ -149,17 +157,32 @@ DEAF_GRACEFUL: list[e.AnyEvent] = [
     *finished("14:02:12", "still_running", verdict="deaf", seconds=1.2),
 ]
 
+DEAF_NAMED: list[e.AnyEvent] = [started(inventory="lab/my fleet.yaml"), *DEAF_GRACEFUL[1:]]
+
 DEAF_FORCE: list[e.AnyEvent] = [
     started(),
     located(graceful=False, **DEAF),
     skipped("14:02:11", "INT", "ignored", DEAF_INT),
     sent("14:02:11", "TERM", "fatal", wait_s=120.0),
     *exits("14:02:12", TRAINER, WRAPPER),
+    verifying("14:02:12", "checkpoint"),
+    e.Finding(at=at("14:02:14"), target=T, text=ENDED),
     released("14:02:14"),
-    e.Finding(at=at("14:02:14"), target=T, text="lost about 18 min of work (since step_41000)"),
+    verifying("14:02:14", "above"),
     *finished(
-        "14:02:14", "stopped", signals=(record("TERM", "fatal"),), seconds=3.4,
-        findings=("lost about 18 min of work (since step_41000)",),
+        "14:02:14", "stopped", signals=(record("TERM", "fatal"),), seconds=3.4, findings=(ENDED,),
+    ),
+]  # fmt: skip
+# a checkpoint is newer than the signal, but the signal let nobody write one
+KILLED: list[e.AnyEvent] = [
+    started(),
+    located(graceful=False),
+    sent("14:02:11"),
+    sent("14:05:11", "KILL", "fatal", to="tree", pids=(26978, 26982), wait_s=30.0),
+    *exits("14:05:12", TRAINER, WRAPPER),
+    *finished(
+        "14:05:14", "stopped", signals=(record(), record("KILL", "fatal")), seconds=183.4,
+        checkpoint=kept(new=True),
     ),
 ]  # fmt: skip
 
@@ -183,11 +206,11 @@ REFUSED: list[e.AnyEvent] = [
     started(),
     located(graceful=False, **DEAF),
     skipped("14:02:11", "INT", "ignored", DEAF_INT),
-    skipped("14:02:11", "TERM", "fatal", "it would end the job unsaved; nobody agreed to that."),
+    skipped("14:02:11", "TERM", "fatal", NEEDS_FORCE),
     *finished(
         "14:02:12", "refused", verdict="deaf", seconds=1.2,
-        reason="only a signal that loses work is left, and that needs consent",
-        hint="fleetstop stop ct200 --force   loses about 18 min (since step_41000)",
+        reason="what is left may lose work and nobody has agreed to it",
+        skipped=(r.SkippedRecord("INT", DEAF_INT), r.SkippedRecord("TERM", NEEDS_FORCE)),
     ),
 ]  # fmt: skip
 
@@ -248,10 +271,10 @@ INTERRUPTED: list[e.AnyEvent] = [
     started(),
     located(),
     sent("14:02:11"),
-    e.Interrupted(at=at("14:02:19"), target=T, sent=("INT to 26982",), running=(26982,)),
+    e.Interrupted(at=at("14:02:19"), target=T, sent=("INT to 26982",), running=(26978, 26982)),
     *finished(
         "14:02:19", "still_running", signals=(record(),), family=FAMILY, interrupted=True,
-        seconds=8.0, hint="fleetstop stop ct200 --graceful   watches on; nothing is repeated",
+        seconds=8.0,
     ),
 ]  # fmt: skip
 
@@ -265,7 +288,18 @@ AGAIN: list[e.AnyEvent] = [
     *exits("14:02:50", TRAINER, WRAPPER),
     saved("14:02:51"),
     released("14:02:52"),
+    verifying("14:02:53", "above"),
     *finished("14:02:52", "stopped", checkpoint=kept(), seconds=12.0),
+]  # fmt: skip
+
+RUNS_ON: list[e.AnyEvent] = [
+    *AGAIN[:3],
+    skipped("14:05:12", "TERM", "fatal", DEAF_TERM),
+    *finished(
+        "14:05:12", "still_running", verdict="busy", seconds=152.0,
+        reason="it still runs after every rung that could be climbed",
+        skipped=(r.SkippedRecord("TERM", DEAF_TERM),),
+    ),
 ]  # fmt: skip
 
 
@@ -276,27 +310,37 @@ def step(signal: str, would: Any, landing: str, **changes: Any) -> r.PlannedStep
     return r.PlannedStep(signal=signal, would=would, landing=landing, **(facts | changes))
 
 
+NO_SEND = "nothing on this ladder would be sent"
+
+
 def dry(found: e.Located, *steps: r.PlannedStep) -> list[e.AnyEvent]:
+    sends = any(each.would != "skip" for each in steps)
     return [
         started(),
         found,
         e.Planned(at=at("14:02:11"), target=T, steps=steps),
-        *finished("14:02:11", "planned", plan=steps, seconds=0.9),
-    ]
+        *finished("14:02:11", "planned", plan=steps, reason=None if sends else NO_SEND),
+    ]  # fmt: skip
 
 
 DRY_POLITE = dry(
     located(dry_run=True, graceful=False),
     step("INT", "send", "heard"),
-    step("TERM", "send_if", "fatal", wait_s=120.0, reason="only with --force"),
+    step("TERM", "send_if", "fatal", wait_s=120.0, reason="if it still runs by then"),
     step(
         "KILL", "send_if", "fatal", to="tree", pids=(26978, 26982), wait_s=30.0,
-        reason="only with --force",
+        reason="if it still runs by then",
     ),
 )  # fmt: skip
 DRY_DEAF = dry(
     located(dry_run=True, **DEAF),
     step("INT", "skip", "ignored", reason=DEAF_INT),
+    step("TERM", "skip", "fatal", reason=DEAF_TERM),
+    step("KILL", "skip", "fatal", to="tree", reason="it ends the job at once, unsaved."),
+)
+DRY_AGAIN = dry(
+    located(dry_run=True),
+    step("INT", "skip", "heard", reason="run 7f3a sent it 9 s ago; watched on"),
     step("TERM", "skip", "fatal", reason=DEAF_TERM),
 )
 

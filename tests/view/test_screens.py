@@ -13,7 +13,7 @@ import pytest
 from fleetstop import events as e
 from fleetstop.core import inventory as inv
 from fleetstop.core import report as r
-from fleetstop.view import table
+from fleetstop.view import listing, table
 from fleetstop.view.lines import Lines
 from tests.core.test_redact import controls
 from tests.view import scenes as s
@@ -21,7 +21,10 @@ from tests.view import scenes as s
 GOLDEN = Path(__file__).parent / "golden"
 
 GPUS_HELD = s.unclean(
-    "GPU memory is still held", "GPU 0: 76 GiB by host 1826990 (python3)", checkpoint=True
+    "gpus_held: GPU 0: 76 GiB more than before is held by host 1826990", checkpoint=True
+)
+NOT_SAVED = (
+    "not_saved: no checkpoint was written after the signal; lost about 18 min (since step_41000)"
 )
 STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_polite": (s.POLITE, {}),
@@ -30,10 +33,22 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_polite_narrow": (s.POLITE, {"width": 60}),
     "stop_deaf_graceful": (s.DEAF_GRACEFUL, {}),
     "stop_deaf_graceful_quiet": (s.DEAF_GRACEFUL, {"quiet": True}),
+    "stop_deaf_inventory_named": (s.DEAF_NAMED, {}),
     "stop_deaf_force": (s.DEAF_FORCE, {}),
+    "stop_killed_beside_a_checkpoint": (s.KILLED, {}),
     "stop_slow_saving": (s.SLOW, {}),
     "stop_deaf_lossless": (
         [s.started(), s.located(lossless=True, graceful=False, **s.DEAF), *s.DEAF_GRACEFUL[2:]],
+        {},
+    ),
+    # --force was there already; it is the ladder that has no such rung
+    "stop_deaf_ladder": (
+        [
+            s.started(),
+            s.located(playbook="--ladder", graceful=False, **s.DEAF),
+            s.DEAF_GRACEFUL[2],
+            *s.DEAF_GRACEFUL[4:],
+        ],
         {},
     ),
     "stop_fault": (s.FAULT, {}),
@@ -44,12 +59,20 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_connection_lost": (s.LOST, {}),
     "stop_unclean_wrapper": (s.unclean("the wrapper 26978 run.sh is still alive"), {}),
     "stop_unclean_gpus": (GPUS_HELD, {}),
-    "stop_unclean_not_saved": (s.unclean("not_saved"), {}),
+    "stop_unclean_not_saved": (s.unclean(NOT_SAVED), {}),
+    "stop_unclean_respawned": (
+        s.unclean(
+            f"26978 bash /root/run.sh is left; respawned: the job runs again as 31002; {NOT_SAVED}"
+        ),
+        {},
+    ),
     "stop_not_running": (s.NOT_RUNNING, {}),
     "stop_interrupted": (s.INTERRUPTED, {}),
     "stop_again": (s.AGAIN, {}),
+    "stop_heard_runs_on": (s.RUNS_ON, {}),
     "stop_dry_polite": (s.DRY_POLITE, {}),
     "stop_dry_deaf": (s.DRY_DEAF, {}),
+    "stop_dry_again": (s.DRY_AGAIN, {}),
     "stop_hostile": (s.HOSTILE_EVENTS, {}),
     "stop_several": (s.many(), {}),
 }
@@ -70,11 +93,19 @@ OTHER = s.located(
     family=(s.member(31002, "trainer", "python3 train_dflash_pipeline.py --eval"),),
     up_s=720.0, gpus=s.GPUS[:1], gpu_total_mib=96 * 1024, log=None, checkpoint=None,
 )  # fmt: skip
+DEAF_PLACE = s.located(target=ADHOC, job=None, playbook=None, gpus=s.GPUS[:1], **s.DEAF)
+OTHER_PLACE = s.located(target=ADHOC, job=None, playbook=None, family=OTHER.family)
 STATUSES: dict[str, list[e.AnyEvent]] = {
     "status_busy": running(s.located()),
     "status_deaf": running(s.located(**s.DEAF)),
-    "status_two_trees": running(s.located(), OTHER),
+    "status_two_trees": running(
+        s.located(), OTHER, findings=("2 unrelated trees match; stop would refuse",)
+    ),
     "status_place": running(NAMELESS, job=None),
+    "status_place_deaf": [
+        s.started("status", inventory="lab.yaml"),
+        *running(DEAF_PLACE, OTHER_PLACE, job=None, findings=("2 unrelated trees match",))[1:],
+    ],
     "status_unknowns": running(
         s.located(
             gpus=None, up_s=None, threads=None, log=None, checkpoint=None, stops_on=(), landings={}
@@ -130,6 +161,28 @@ def test_status_looks_as_agreed(name: str) -> None:
     same(name, out.getvalue())
 
 
+def test_a_narrow_status_is_not_cut() -> None:
+    out = io.StringIO()
+    listener = table.StatusTable(out, width=80)
+    for event in STATUSES["status_deaf"]:
+        listener(event)
+    same("status_deaf_narrow", out.getvalue())
+    assert all(len(each) <= 80 for each in out.getvalue().splitlines())
+
+
+def test_what_waits_for_its_answer_is_not_told_early() -> None:
+    """A supervisor needs its time: the look for it takes longer than lines are kept back."""
+    out = io.StringIO()
+    with Lines(out, zone=UTC) as lines:
+        for event in s.POLITE[:-2]:
+            lines(event)
+        lines.late()
+        assert "released" not in out.getvalue()
+        for event in s.POLITE[-2:]:
+            lines(event)
+    assert "released; nothing came back" in out.getvalue()
+
+
 def test_ls_looks_as_agreed() -> None:
     train = inv.Job("train", inv.Match(script="train_dflash_pipeline.py"), stop_signal="INT")
     fleet = inv.Inventory(
@@ -144,9 +197,9 @@ def test_ls_looks_as_agreed() -> None:
             "ct201": inv.Container("ct201", "pve1", 201, protected=True),
         },
     )
-    same("ls", "\n".join(table.listing(fleet)) + "\n")
-    assert [each.split()[0] for each in table.listing(fleet, {"ct200:train"})[1:]] == [s.T]
-    assert table.listing(inv.Inventory()) == []
+    same("ls", "\n".join(listing.listing(fleet)) + "\n")
+    assert [each.split()[0] for each in listing.listing(fleet, {"ct200:train"})[1:]] == [s.T]
+    assert listing.listing(inv.Inventory()) == []
 
 
 def test_the_model_screen_of_a_polite_stop_is_kept_to_the_letter() -> None:

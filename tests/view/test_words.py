@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetstop.view import layout, words
+from fleetstop.view import layout, naming, words
 
 NAN, INF = float("nan"), float("inf")
 
@@ -77,3 +77,21 @@ def test_wrapping_loses_no_letter_and_fits(text: str, width: int) -> None:
     lines = layout.wrap(text, width)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(layout.cells(each) <= width for each in lines)
+
+
+@pytest.mark.parametrize(
+    ("cmd", "name"),
+    [
+        ("bash /root/run.sh", "run.sh"),
+        ("bash -x /root/run.sh", "run.sh"),
+        ("bash -c 'cd /root && python3 train.py'", "bash"),
+        ("sh -lc 'cd /root'", "sh"),
+        ("python3 -u -c 'import x'", "python3"),
+        ("python3 -m pkg.train", "pkg.train"),
+        ("torchrun --nproc 8 x.py", "torchrun"),
+        ("bash", "bash"),
+        ("", ""),
+    ],
+)
+def test_a_process_is_called_by_what_it_runs(cmd: str, name: str) -> None:
+    assert naming.short(cmd) == name

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import asyncio
+
+from fleetstop import events
+from fleetstop.actions.status import status
+from fleetstop.core.commands import Answer
+from fleetstop.core.inventory import Match
+from fleetstop.core.report import exit_code_of
+from tests.actions.stage import Stage, a_send, job, target, tree_of
+from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job
+
+
+def test_a_job_that_runs_is_looked_at_twice_and_told() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    host.gpus = [{trainer.pid: 700}]
+    stage = Stage(host)
+    outcome = asyncio.run(status(stage.scope))
+    assert (outcome.result, outcome.verdict, exit_code_of(outcome)) == ("running", "busy", 0)
+    assert outcome.evidence[0].startswith("CPU ")
+    assert {(each.pid, each.role) for each in outcome.family} == {(10, "trainer"), (5, "wrapper")}
+    assert outcome.gpus is not None
+    assert [(each.index, each.held_mib) for each in outcome.gpus] == [(0, 700)]
+    assert outcome.checkpoint is not None
+    assert (outcome.checkpoint.path, outcome.checkpoint.complete) == ("/ck/old.pt", True)
+    assert len(stage.world.host.sent("look")) == 2
+    assert host.clock.slept == [0.25]
+    (told,) = stage.of(events.Located)
+    assert told.stops_on == ("INT",)
+    assert told.landings == {"INT": "heard", "TERM": "fatal"}
+    assert stage.of(events.TargetFinished)[0].outcome == outcome
+
+
+def test_nothing_is_ever_changed_by_looking() -> None:
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+    asyncio.run(status(stage.scope))
+    assert (stage.world.host.changes(), stage.world.within.changes()) == ([], [])
+    assert (host.kills, host.ledgers) == ([], {})
+
+
+def test_a_save_shows() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    trainer.files[7] = Open("/ck/step.pt", rate=1e6)
+    outcome = asyncio.run(status(Stage(host).scope))
+    assert outcome.verdict == "saving"
+    assert outcome.evidence[0].startswith("step.pt open for writing by 10")
+
+
+def test_one_that_ignores_both_signals_is_deaf() -> None:
+    host = FakeHost()
+    a_job(host, Trainer(host, hears=(), ignores=("INT", "QUIT", "TERM")))
+    outcome = asyncio.run(status(Stage(host).scope))
+    assert outcome.verdict == "deaf"
+    assert "10 ignores INT and TERM (SigIgn)" in outcome.evidence[0]
+
+
+def test_one_that_has_heard_a_signal_and_shut_its_ears_is_no_deaf_one() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, hears=("INT", "TERM"), takes_s=300.0))
+        lock = Stage(host, "run1").lock()
+        await lock.claim()
+        await lock.send(a_send(trainer), tree_of(host), {})
+        await lock.release(None)
+        trainer.ignores = {"INT", "TERM"}
+        trainer.files.pop(7)
+        host.files.pop("/ck/last.pt.tmp")
+        outcome = await status(Stage(host, "run2").scope)
+        assert outcome.verdict == "stopping"
+
+    asyncio.run(story())
+
+
+def test_a_ledger_that_cannot_be_read_does_not_hurt() -> None:
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+    stage.world.host.on("ledger", Answer(23, b""))
+    assert asyncio.run(status(stage.scope)).result == "running"
+
+
+def test_two_trees_are_both_told_and_stop_would_refuse() -> None:
+    host = FakeHost()
+    a_job(host)
+    host.add(Trainer(host, 1020, 1000))
+    stage = Stage(host)
+    outcome = asyncio.run(status(stage.scope))
+    assert outcome.result == "running"
+    assert "2 unrelated trees match; stop would refuse" in outcome.findings
+    assert len(stage.of(events.Located)) == 2
+
+
+def test_the_worst_of_several_is_the_verdict() -> None:
+    host = FakeHost()
+    a_job(host)
+    host.add(Trainer(host, 1020, 1000)).state = "T"
+    outcome = asyncio.run(status(Stage(host).scope))
+    assert outcome.verdict == "suspended"
+
+
+def test_nothing_there_is_not_running() -> None:
+    host = FakeHost()
+    host.add(Proc(1000, 1, ("init",)))
+    outcome = asyncio.run(status(Stage(host).scope))
+    assert (outcome.result, outcome.reason, exit_code_of(outcome)) == (
+        "not_running",
+        "nothing matches",
+        0,
+    )
+
+
+def test_a_stopped_container_is_not_running() -> None:
+    stage = Stage(FakeHost())
+    stage.world.status = "stopped"
+    outcome = asyncio.run(status(stage.scope))
+    assert (outcome.result, outcome.reason) == ("not_running", "container 200 is stopped")
+
+
+def test_between_two_lives_it_runs_and_is_unknown() -> None:
+    host = FakeHost()
+    host.add(Proc(1000, 1, ("init",)))
+    host.add(Proc(1060, 1000, ("torchrun", "train.py")))
+    outcome = asyncio.run(status(Stage(host).scope))
+    assert (outcome.result, outcome.verdict) == ("running", "unknown")
+    assert "60 torchrun train.py" in (outcome.reason or "")
+
+
+def test_where_it_cannot_be_told_who_trains_it_says_so() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    host.add(Trainer(host, 1020, trainer.pid))
+    outcome = asyncio.run(status(Stage(host).scope))
+    assert outcome.result == "running"
+    assert any("which of them trains cannot be seen" in each for each in outcome.findings)
+
+
+def test_a_frozen_container_is_seen_as_that() -> None:
+    host = FakeHost()
+    a_job(host)
+    host.frozen = True
+    outcome = asyncio.run(status(Stage(host).scope))
+    assert (outcome.result, outcome.verdict, exit_code_of(outcome)) == ("unreachable", "frozen", 4)
+
+
+def test_gpus_that_cannot_be_asked_are_unknown_and_hurt_nothing() -> None:
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+    stage.world.host.on("gpus", Answer(31, b""))
+    outcome = asyncio.run(status(stage.scope))
+    assert outcome.result == "running"
+    assert stage.of(events.Located)[0].gpus is None
+
+
+def test_a_place_without_a_job_shows_whatever_holds_a_gpu() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    trainer.files[9] = Open("/dev/nvidia0", flags=2)
+    stage = Stage(host, aim=target(job=None, name="ct200"))
+    outcome = asyncio.run(status(stage.scope))
+    assert outcome.result == "running"
+    assert outcome.job is None
+    assert "10" in [str(each.pid) for each in outcome.family]
+
+
+def test_a_pid_inside_the_container_is_enough_to_name_a_job() -> None:
+    host = FakeHost()
+    a_job(host)
+    aim = target(job=job(match=Match(pid=10)))
+    assert asyncio.run(status(Stage(host, aim=aim).scope)).result == "running"
