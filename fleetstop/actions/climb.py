@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import assert_never
 
-from msgspec import Struct
-
 from fleetstop import events
 from fleetstop.actions import looks
+from fleetstop.actions.files import JobFiles
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.lock import Answered, Lock
 from fleetstop.actions.telling import Scope
-from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
@@ -36,23 +34,10 @@ from fleetstop.core.redact import command
 from fleetstop.core.report import SignalRecord
 from fleetstop.core.rungs import Send, Skip, WatchOn
 from fleetstop.core.verdict import Judged, Look, judge
-from fleetstop.errors import ConnectionLost, FrameTimedOut, RemoteFailed
+from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
 
 _CHANGED_TRIES = 50
 _TORN_TRIES = 25
-# an older temporary file is a leftover, not a save
-FRESH_S = 60.0
-
-
-def is_fresh(mtime: float, now: float | None) -> bool:
-    """Written within the last minute by the remote clock; a time to come is a leftover's too."""
-    return now is not None and -5.0 < now - mtime < FRESH_S
-
-
-class _Files(Struct, frozen=True):
-    changed: tuple[str, ...] | None = None
-    temporary: tuple[str, ...] = ()
-    unseen: str | None = None
 
 
 class Climb:
@@ -69,15 +54,12 @@ class Climb:
         self.ladder = ladder
         self.look = Look(at=scene.at, tree=scene.tree, real=scene.real)
         self.judged: Judged | None = None
-        self.listing: Listing | Unseen | None = scene.listing
-        self.log: LogTail | None = scene.log
+        self.files = JobFiles(scope, scene)
         self.log_at_signal: LogTail | None = None
         self.listing_at_signal: Listing | Unseen | None = None
         self.sent: list[SignalRecord] = []
         self.doubts: list[str] = []
-        self.written: set[str] = set()
         self.signalled_at = self.watched_at = scene.at
-        self.real = scene.real
 
     @property
     def family(self) -> Family:
@@ -108,7 +90,7 @@ class Climb:
             if self.judged.verdict != was.verdict:
                 told = {"verdict": self.judged.verdict, "evidence": self.judged.evidence}
                 self._scope.teller.tell(events.Looked, **told)
-            self._remember_writers()
+            self.files.remember(self.family, self.look.tree)
 
     async def _do(self, step: Step) -> End | None:
         tell = self._scope.teller.tell
@@ -132,7 +114,7 @@ class Climb:
                     reason=step.reason,
                 )
             case WatchOn():
-                self.log_at_signal = self.log_at_signal or self.log
+                self.log_at_signal = self.log_at_signal or self.files.log
                 self.watched_at = self._scope.clock.now()
                 tell(
                     events.WatchedOn,
@@ -193,21 +175,34 @@ class Climb:
             self._note_sent(send, answered.doubt)
 
     async def _out(self, send: Send) -> Answered:
-        """The send itself; an interruption waits for its answer, so that it can be told."""
-        work = self._lock.send(send, self.look.tree, self.ladder.past)
+        """The send itself. An interruption waits for its answer, so that it can be told, and
+        keeps it from going out where it has not yet."""
+        go = [True]
+        work = self._lock.send(send, self.look.tree, self.ladder.past, lambda: go[0])
         task = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait([task])
-            if task.cancelled() or task.exception() is not None:
-                self._doubt(send, "it was interrupted just then")
-            elif task.result().out:
-                self._note_sent(send, task.result().doubt)
+            go[0] = False
+            try:
+                await asyncio.wait([task])
+            finally:
+                self._after_interruption(send, task)
             raise
+        except (RemoteFailed, Refused):
+            raise  # said so itself: nothing went out
         except (ConnectionLost, FrameTimedOut):
             self._doubt(send, "the connection was lost just then")
             raise
+        except Exception:
+            self._doubt(send, "its answer was lost just then")
+            raise
+
+    def _after_interruption(self, send: Send, task: asyncio.Task[Answered]) -> None:
+        if not task.done() or task.cancelled() or task.exception() is not None:
+            self._doubt(send, "it was interrupted just then")
+        elif task.result().out:
+            self._note_sent(send, task.result().doubt)
 
     def _doubt(self, send: Send, why: str) -> None:
         pids = ", ".join(str(pid) for pid in _pids(send.recipients))
@@ -216,7 +211,7 @@ class Climb:
 
     def _note_sent(self, send: Send, doubt: str | None) -> None:
         """It is out. What was saved so far was not saved because of it."""
-        self.log_at_signal, self.listing_at_signal = self.log, self.listing
+        self.log_at_signal, self.listing_at_signal = self.files.log, self.files.latest
         self.signalled_at = self._scope.clock.now()
         if doubt is not None:
             self._doubt(send, doubt)
@@ -247,15 +242,15 @@ class Climb:
         place = self._scope.place
         if await place.is_frozen():
             raise place.frozen_error()
-        tree, files = await looks.together(self._tree(), self._files())
+        tree, files = await looks.together(self._tree(), self.files.look())
         return Look(
             at=self._scope.clock.now(),
             tree=tree,
             changed=files.changed,
             temporary=files.temporary,
-            real=self.real,
+            real=self.files.real,
             files_unseen=files.unseen,
-            trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.log),
+            trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.files.log),
         )
 
     async def _tree(self) -> ProcessTree:
@@ -267,31 +262,6 @@ class Climb:
         above = {kin.id.pid for kin in self.family.of("wrapper", "launcher")}
         tree = await looks.add_detail(place, tree, members | born)
         return await looks.add_argv(place, tree, above | born)
-
-    async def _files(self) -> _Files:
-        """What moved below `checkpoints:` since the last listing; the log is read too."""
-        job = self._scope.target.job
-        if job is None or (job.checkpoints is None and job.log is None):
-            return _Files()
-        try:
-            shell = await self._scope.place.inside()
-        except RemoteFailed as exc:
-            return _Files(unseen=f"the container could not be entered: {exc}")
-        if job.log is not None:
-            self.log = await looks.log(shell, job.log) or self.log
-        if job.checkpoints is None:
-            return _Files()
-        listed = await looks.listing(shell, job.checkpoints)
-        new, now = listed.listing, listed.now
-        self.real = listed.real or self.real
-        if isinstance(new, Unseen):
-            return _Files(unseen=f"the checkpoints: {new.reason}")
-        old, self.listing = self.listing, new
-        fresh = [e for e in ckpt.temp_without_final(new) if is_fresh(e.mtime, now)]
-        return _Files(
-            changed=ckpt.growing(old, new) if isinstance(old, Listing) else (),
-            temporary=tuple(each.path for each in fresh),
-        )
 
     def _judge(self, before: Look | None, now: Look) -> Judged:
         job = self._scope.target.job
@@ -307,13 +277,6 @@ class Climb:
             checkpoints=job.checkpoints if job else None,
             heard={**self._earlier, **self.ladder.marks},
         )
-
-    def _remember_writers(self) -> None:
-        for kin in self.family.members:
-            process = self.look.tree.get(kin.id)
-            files = process.detail.files if process is not None and process.detail else None
-            written = (e for e in files or () if e.writable_file or e.appended_file)
-            self.written |= {each.target for each in written}
 
     def _tell_exits(self) -> None:
         for kin in self._exits():

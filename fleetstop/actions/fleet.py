@@ -54,6 +54,7 @@ class Crew:
         self._parallel = asyncio.Semaphore(parallel)
         self._allowed: Allowed = anything
         self._done: dict[str, Outcome] = {}
+        self._begun: set[str] = set()
         self._alone: dict[tuple[object, ...], asyncio.Semaphore] = {}
 
     async def run_all(
@@ -81,7 +82,9 @@ class Crew:
         for each in targets:
             outcome = self._done.get(each.name)
             if outcome is None:
-                outcome = outcome_of(each, "refused", reason="interrupted before it began")
+                begun = each.name in self._begun
+                reason = "interrupted" if begun else "interrupted before it began"
+                outcome = outcome_of(each, "refused", reason=reason)
                 outcome = msgspec.structs.replace(outcome, interrupted=True)
             told.append(outcome)
         return told
@@ -96,6 +99,7 @@ class Crew:
         started = self._clock.now()
         async with self._alone[_place(target)], self._turn(target), self._parallel:
             try:
+                self._begun.add(target.name)
                 self._allowed(target)
                 return await self._on_place(target, action, teller)
             except FleetstopError as exc:
@@ -125,7 +129,14 @@ class Crew:
                 Scope(self._run, target, place, self._clock, teller, self._log_fault)
             )
         finally:
+            await self._close(place)
+
+    async def _close(self, place: Place) -> None:
+        """What fails here must not take the place of what became of the target."""
+        try:
             await place.close()
+        except Exception as exc:
+            self._log_fault("".join(traceback.format_exception(exc)))
 
     def _failed(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -121,13 +121,20 @@ class Lock:
                 raise RemoteFailed("the lock could not be renewed; nothing more is sent")
 
     async def send(
-        self, send: Send, tree: ProcessTree, known: Mapping[ProcessId, Heard]
+        self,
+        send: Send,
+        tree: ProcessTree,
+        known: Mapping[ProcessId, Heard],
+        go: Callable[[], bool] = lambda: True,
     ) -> Answered:
         """The ledger line and the signal, in one remote function, after asking the ledger once
-        more: `known` is what its recipients are known to have heard before this ladder."""
+        more: `known` is what its recipients are known to have heard before this ladder. `go`
+        is asked last: False takes it back."""
         ledger, late = await self._heard_meanwhile(send, known)
         if late:
             return Answered(heard=late)
+        if not go():
+            return Answered(refused="taken back")
         number = self._next
         # a host shell that is stalled must not send it when we have long given up
         latest = int(ledger.uptime) + _IN_TIME_S

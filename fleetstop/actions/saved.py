@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import looks
-from fleetstop.actions.climb import Climb, is_fresh
+from fleetstop.actions.climb import Climb
+from fleetstop.actions.files import is_fresh
 from fleetstop.actions.locate import Scene, completeness, writers
 from fleetstop.actions.proof import Proof, minutes
 from fleetstop.actions.telling import Scope
@@ -109,10 +110,12 @@ async def _judge(scope: Scope, scene: Scene, climb: Climb, end: _End) -> Proof:
         if record.written_after_signal is None:
             return _unseen(scope, climb, "the checkpoints were not seen when the signal went out")
         return _not_saved(scope, scene, climb, end.whole, record)
-    newest = ckpt.newest(end.listing)
-    record_or_none = _record(climb, newest, end.now, None) if newest else None
+    older = [c for c in ckpt.checkpoints(end.listing) if c.name not in end.broken]
+    newest = older[-1] if older else None
+    whole = await completeness(scope, newest, frozenset(), stable=True) if newest else None
+    record_or_none = _record(climb, newest, end.now, whole) if newest else None
     if newest is not None and record_or_none is not None and climb.ladder.watched:
-        return await _earlier(scope, scene, climb, newest, record_or_none)
+        return _earlier(scope, scene, climb, newest, record_or_none)
     return _not_saved(scope, scene, climb, newest, record_or_none)
 
 
@@ -124,7 +127,7 @@ def _proven(scope: Scope, saved: Checkpoint, record: CheckpointRecord) -> Proof:
     return Proof(record=record)
 
 
-async def _earlier(
+def _earlier(
     scope: Scope, scene: Scene, climb: Climb, newest: Checkpoint, record: CheckpointRecord
 ) -> Proof:
     """The signal was an earlier run's, and nothing is new since this run looked: the save may
@@ -133,8 +136,7 @@ async def _earlier(
     since = watched.heard.ago_s + scope.clock.now() - climb.watched_at
     if record.age_s is None:
         return _unseen(scope, climb, "the signal was an earlier run's, and no clock was seen")
-    whole = await completeness(scope, newest, frozenset(), stable=True)
-    if record.age_s > since or not whole or climb.signals:
+    if record.age_s > since or not record.complete or climb.signals:
         return _not_saved(scope, scene, climb, newest, record)
     text = f"{newest.name} was written after run {watched.heard.run} sent {watched.signal}"
     made = CheckpointRecord(
@@ -149,9 +151,11 @@ async def _ours(scope: Scope, climb: Climb, saved: Checkpoint) -> bool:
     assert job is not None
     assert job.checkpoints is not None
     declared = job.checkpoints.rstrip("/")
-    real = (climb.real or declared).rstrip("/")
+    real = (climb.files.real or declared).rstrip("/")
     place = real + saved.path.removeprefix(declared)
-    if any(path == place or path.startswith((place + "/", place + ".")) for path in climb.written):
+    if any(
+        path == place or path.startswith((place + "/", place + ".")) for path in climb.files.written
+    ):
         return True
     if job.checkpoints in scope.target.foreign_checkpoints:
         return False
@@ -203,8 +207,7 @@ def _not_saved(
         text = f"ended by {last.signal} without a save, as agreed with --force"
         return Proof(findings=(scope.teller.finding(f"{text}; {lost}"),), record=record)
     age = _age_at_signal(climb, scope.clock.now(), record)
-    whole = scene.newest_complete if record and record.complete is None else True
-    if age is not None and age <= job.max_loss_s and whole:
+    if age is not None and age <= job.max_loss_s and record and record.complete:
         text = f"it did not save on the way out; the newest checkpoint was {age:.0f} s old"
         return Proof(findings=(scope.teller.finding(text),), record=record)
     text = f"not_saved: no checkpoint was written after the signal; {lost}"

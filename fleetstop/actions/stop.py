@@ -260,6 +260,10 @@ class _Attempt:
         if self._climb is not None:
             processes = self._climb.look.tree.processes.values()
             alive = frozenset(each.id for each in processes if each.alive)
-        with contextlib.suppress(FleetstopError, TimeoutError):
-            async with asyncio.timeout(5.0):
-                await self._lock.release(alive)
+        try:
+            with contextlib.suppress(FleetstopError, TimeoutError):
+                async with asyncio.timeout(5.0):
+                    await self._lock.release(alive)
+        except Exception as exc:
+            # a bug here must not take the place of what became of the job
+            self._scope.fault(exc)

@@ -85,7 +85,7 @@ class Lab:
             raise LabUnavailable("; ".join(missing), hint="see `missing_parts()`")
         root = root.resolve()
         if root.exists() and any(root.iterdir()):
-            raise LabUnavailable(f"{root} is not empty", hint="python -m fleetstop.lab down DIR")
+            raise LabUnavailable(f"{root} is not empty", hint=f"fleetstop lab down --root {root}")
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o755)
         with _alone():

@@ -285,7 +285,6 @@ def test_after_an_interruption_every_target_has_an_outcome() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.xfail(reason="an action that is cancelled without telling is said not to have begun")
 def test_an_action_that_tells_nothing_when_interrupted_was_begun_all_the_same() -> None:
     """`status` is such an action."""
 
@@ -330,7 +329,6 @@ def test_a_close_that_fails_is_one_targets_failure_only() -> None:
     assert len(outcomes) == 2
 
 
-@pytest.mark.xfail(reason="what fails in close takes the place of what became of the target")
 def test_a_close_that_fails_does_not_hide_what_was_sent() -> None:
     fleet = Fleet()
 

@@ -92,7 +92,6 @@ def test_without_any_checkpoint_everything_is_lost() -> None:
     assert (stopped(host).reason or "").endswith("there is no checkpoint at all")
 
 
-@pytest.mark.xfail(reason="the wholeness of the first look's newest is taken for the new file's")
 def test_a_save_that_was_cut_is_not_saved_and_named() -> None:
     host = FakeHost()
     trainer = a_job(host)
@@ -180,7 +179,6 @@ def test_a_save_made_between_the_last_look_and_the_signal_is_not_seen_as_older()
     asyncio.run(story())
 
 
-@pytest.mark.xfail(reason="the listing before is kept where one fails, and counts as the signal's")
 def test_a_listing_unseen_at_the_signal_proves_nothing() -> None:
     """A periodic save that ended while the directory could not be listed, before the signal."""
 
