@@ -82,10 +82,12 @@ class Lock:
         """Takes the lock or raises Refused; nobody is ever waited for longer than 2 s."""
         header = f"{self._run.operator}@{self._run.origin}".replace(" ", "_")
         words = (self._where, self._run.id, header)
+        # before its answer: an interruption must give back what may have been written
+        self.claimed = True
         answer = await self._shell.run(Command("claim", words, changes=True))
         if answer.status != 0:
+            self.claimed = False
             raise self._no_lock("written", answer.status)
-        self.claimed = True
         self._stamped = self._clock.now()
         ledger = await self.read()
         for _ in range(_TRIES):

@@ -38,6 +38,7 @@ def ls(**given: Any) -> int:
 @adhoc
 @inventory
 @output
+@loudness
 def status(**given: Any) -> int:
     """What runs, how it does, and which signal would stop it. Sends nothing.
 

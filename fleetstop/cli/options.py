@@ -69,6 +69,6 @@ def output(body: F) -> F:
 
 def loudness(body: F) -> F:
     return _all(
-        click.option("-q", "--quiet", is_flag=True, help="Only the last line of each target."),
+        click.option("-q", "--quiet", is_flag=True, help="Only one line for each target."),
         click.option("-v", "--verbose", is_flag=True, help="Evidence, and what it cost."),
     )(body)

@@ -123,7 +123,8 @@ def _listeners(given: Given, stack: ExitStack, *, table: bool) -> Emit:
         listeners.append(JsonLines(sys.stdout, events=given["events"]))
     if table:
         color = colored(stream, no_color=given["no_color"], environ=os.environ)
-        listeners.append(StatusTable(stream, width=_width(), color=color))
+        loud = {"quiet": given["quiet"], "verbose": given["verbose"]}
+        listeners.append(StatusTable(stream, width=_width(), color=color, **loud))
     else:
         listeners.append(
             stack.enter_context(

@@ -9,7 +9,7 @@ from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Report
 from fleetstop.view import naming, words
-from fleetstop.view.ending import command
+from fleetstop.view.ending import command, cost
 from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, painted
 from fleetstop.view.stream import Outlet
 
@@ -21,8 +21,17 @@ _STATUS = ("TARGET", "STATE", "PID", "UP", "GPUS", "GPU-MEM", "LOG", "CHECKPOINT
 class StatusTable:
     """A listener that keeps what `status` found and writes one table when the report comes."""
 
-    def __init__(self, stream: TextIO | None, *, width: int = WIDTH, color: bool = False) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None,
+        *,
+        width: int = WIDTH,
+        color: bool = False,
+        quiet: bool = False,
+        verbose: bool = False,
+    ) -> None:
         self._out = Outlet(stream)
+        self._quiet, self._verbose = quiet, verbose
         self._width, self._color = width, color
         self._found: dict[str, list[e.Located]] = {}
         self._inventory: str | None = None
@@ -34,6 +43,15 @@ class StatusTable:
             self._inventory = event.inventory
         elif isinstance(event, Report):
             lines = status(event.targets, self._found, width=self._width, inventory=self._inventory)
+            if self._quiet:
+                # the rows alone: what explains a row stands below it, indented
+                lines = [each for each in lines if not each.lead]
+            if self._verbose:
+                for outcome in event.targets:
+                    facts = cost(outcome)
+                    lines += (
+                        [Line("", redact.text(outcome.target), "head"), *facts] if facts else []
+                    )
             physical = [part for line in lines for part in _fit(line, self._width)]
             self._out.write("".join(painted(each, self._color) + "\n" for each in physical))
 

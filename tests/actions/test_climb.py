@@ -487,3 +487,32 @@ def test_the_lock_is_stamped_during_a_long_wait() -> None:
         assert 8 <= len(stage.world.host.sent("stamp")) <= 12
 
     asyncio.run(story())
+
+
+def test_a_host_that_took_too_long_sent_nothing_and_leaves_no_doubt() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host)
+        stage.world.host.before("send", lambda _: host.clock.advance(12))
+        outcome = await stage.stop()
+        assert (outcome.result, outcome.findings, outcome.signals) == ("unreachable", (), ())
+        assert (outcome.reason or "").startswith("INT was not sent")
+        assert (trainer.heard, host.ledgers) == ([], {})
+
+    asyncio.run(story())
+
+
+def test_a_look_long_after_the_last_claims_it_anew_and_sends_once() -> None:
+    """The client slept for 40 s, and nobody else came."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host)
+        stage.world.host.before("ledger", nothing, lambda _: host.clock.advance(40))
+        outcome = await stage.stop()
+        assert (outcome.result, trainer.heard, host.ledgers) == ("stopped", ["INT"], {})
+        assert len(stage.world.host.sent("claim")) == 2
+
+    asyncio.run(story())

@@ -391,3 +391,60 @@ def test_a_process_table_that_cannot_be_read_is_unreachable() -> None:
     outcome = asyncio.run(stage.stop())
     assert (outcome.result, outcome.verdict) == ("unreachable", "unknown")
     assert outcome.reason == "the process table could not be read (status 9)"
+
+
+def test_an_interruption_during_the_claim_leaves_the_lock_free() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host)
+        stage = Stage(host)
+
+        async def interrupted() -> None:
+            work.cancel()
+            await asyncio.sleep(0)
+
+        stage.world.host.after("claim", lambda _: interrupted())
+        work = asyncio.ensure_future(stage.stop())
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert host.kills == []
+        outcome = await Stage(host, "run2").stop()
+        assert (outcome.result, outcome.reason) == ("stopped", None)
+
+    asyncio.run(story())
+
+
+def test_one_that_is_dead_and_not_reaped_has_ended() -> None:
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, saves=None), wrapper=False)
+
+    def dies(signal: str) -> None:
+        host.write("/ck/last.pt", trainer.data)
+        trainer.state = "Z"
+
+    trainer.on_signal = dies
+    stage = Stage(host)
+    outcome = asyncio.run(stage.stop())
+    assert outcome.result == "stopped"
+    assert [(each.pid, each.verdict) for each in outcome.family] == [(10, "zombie")]
+    assert [each.zombie for each in stage.of(events.MemberExited)] == [True]
+
+
+def test_what_survives_even_kill_is_still_running() -> None:
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, hears=(), ignores=("INT", "TERM")))
+    trainer.survives_kill = True
+    outcome = asyncio.run(Stage(host).stop(HARD, "given"))
+    assert (outcome.result, exit_code_of(outcome)) == ("still_running", 1)
+    assert [each.signal for each in outcome.signals] == ["KILL"]
+
+
+def test_a_lock_that_is_lost_after_the_signal_is_told_with_the_signal() -> None:
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, takes_s=30.0))
+    stage = Stage(host)
+    stage.world.host.after("send", lambda _: host.ledgers.clear())
+    outcome = asyncio.run(stage.stop())
+    assert (outcome.result, [each.signal for each in outcome.signals]) == ("unreachable", ["INT"])
+    assert outcome.reason == "the lock could not be renewed; nothing more is sent"
+    assert trainer.heard == ["INT"]

@@ -80,7 +80,6 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["stop", "ct200", "--ladder", ""], 2, []),
     (["stop", "ct200", "--ladder", "INT/3m", "-p", "now"], 2, ["exclude each other"]),
     (["ls", "-q"], 2, ["-q"]),
-    (["status", "ct200", "-v"], 2, ["-v"]),
     (["stop", "ct200", "--signal", "HUPP"], 2, ["HUPP"]),
     (["stop", "ct200", "--signal", "KILL"], 2, ["KILL"]),
     (["stop", "ct200", "--script", "a.py", "--pid", "7"], 2, ["exclude each other"]),

@@ -8,6 +8,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fleetstop import events as e
@@ -230,3 +231,21 @@ def test_an_exit_is_told_soon_even_if_nothing_follows() -> None:
         lines(event)
     lines.flush()
     assert out.getvalue() == "14:02:29  26982 exited\n"
+
+
+def test_a_status_in_one_line_each_or_with_its_evidence() -> None:
+    said = {}
+    for mode in ("quiet", "verbose"):
+        out = io.StringIO()
+        listener = table.StatusTable(out, quiet=mode == "quiet", verbose=mode == "verbose")
+        for event in STATUSES["status_deaf"]:
+            if isinstance(event, r.Report):
+                [outcome] = event.targets
+                cost = r.Cost(ssh_connections=1, pct_calls=1)
+                outcome = msgspec.structs.replace(outcome, evidence=("CPU 3 %",), cost=cost)
+                event = msgspec.structs.replace(event, targets=(outcome,))
+            listener(event)
+        said[mode] = out.getvalue()
+    assert len(said["quiet"].splitlines()) == 2
+    assert "CPU 3 %" in said["verbose"]
+    assert "1 SSH connection, 1 pct call" in said["verbose"]
