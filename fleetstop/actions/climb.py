@@ -57,6 +57,7 @@ class Climb:
         self.files = JobFiles(scope, scene)
         self.log_at_signal: LogTail | None = None
         self.listing_at_signal: Listing | Unseen | None = None
+        self.listing_at_first: Listing | Unseen | None = None
         self.sent: list[SignalRecord] = []
         self.doubts: list[str] = []
         self.signalled_at = self.watched_at = scene.at
@@ -212,6 +213,8 @@ class Climb:
     def _note_sent(self, send: Send, doubt: str | None) -> None:
         """It is out. What was saved so far was not saved because of it."""
         self.log_at_signal, self.listing_at_signal = self.files.log, self.files.latest
+        if not self.sent:
+            self.listing_at_first = self.files.latest
         self.signalled_at = self._scope.clock.now()
         if doubt is not None:
             self._doubt(send, doubt)

@@ -203,15 +203,39 @@ def _not_saved(
     assert job is not None
     lost = _loss(climb, scope.clock.now(), newest, record)
     if any(sent.lossy for sent in climb.ladder.sent):
-        last = climb.ladder.sent[-1]
-        text = f"ended by {last.signal} without a save, as agreed with --force"
-        return Proof(findings=(scope.teller.finding(f"{text}; {lost}"),), record=record)
+        text = _lossy_end(
+            climb, newest, record, lost, _age_at_signal(climb, scope.clock.now(), record)
+        )
+        return Proof(findings=(scope.teller.finding(text),), record=record)
     age = _age_at_signal(climb, scope.clock.now(), record)
     if age is not None and age <= job.max_loss_s and record and record.complete:
         text = f"it did not save on the way out; the newest checkpoint was {age:.0f} s old"
         return Proof(findings=(scope.teller.finding(text),), record=record)
     text = f"not_saved: no checkpoint was written after the signal; {lost}"
     return Proof(problem=text, record=record)
+
+
+def _lossy_end(
+    climb: Climb,
+    newest: Checkpoint | None,
+    record: CheckpointRecord | None,
+    lost: str,
+    age: float | None,
+) -> str:
+    """A save between two signals may have been the answer to the first, or a periodic one: that
+    cannot be told, so what happened is told."""
+    sent, first = climb.ladder.sent, climb.listing_at_first
+    whole = record is not None and record.complete
+    again = len(sent) > 1 and whole and not climb.look.trains_on
+    if newest is not None and again and isinstance(first, Listing):
+        old = {(e.path, e.inode, e.size, e.mtime) for e in first.entries}
+        if any((e.path, e.inode, e.size, e.mtime) not in old for e in newest.files):
+            when = "" if age is None else f", {minutes(age)} before that"
+            return (
+                f"ended by {sent[-1].signal}, as agreed with --force; {newest.name} was written "
+                f"after {sent[0].signal}{when}"
+            )
+    return f"ended by {sent[-1].signal} without a save, as agreed with --force; {lost}"
 
 
 def _age_at_signal(climb: Climb, now: float, record: CheckpointRecord | None) -> float | None:

@@ -135,8 +135,9 @@ def test_a_periodic_save_before_a_lossy_end_is_not_called_a_save_on_the_way_out(
         assert outcome.checkpoint.path == "/ck/step2.pt"
         assert outcome.checkpoint.written_after_signal is False
         (text,) = outcome.findings
-        assert text.startswith("ended by KILL without a save, as agreed with --force; lost about")
-        assert text.endswith("(since step2.pt)")
+        # without a log nobody can tell whether INT was the reason for it: what happened is told
+        assert text.startswith("ended by KILL, as agreed with --force; step2.pt was written after")
+        assert text.endswith("s before that")
         assert stage.of(events.CheckpointVerified) == []
 
     asyncio.run(story())
@@ -423,7 +424,6 @@ def test_a_linked_directory_that_is_made_by_the_save_itself_is_ours_too() -> Non
     assert (outcome.result, outcome.reason) == ("stopped", None)
 
 
-@pytest.mark.xfail(reason="only a save after the last signal counts as one after a signal")
 def test_one_that_saved_on_the_first_signal_and_hung_is_not_called_unsaved() -> None:
     """A teardown that hangs after the save, ended by the next rung with consent."""
     host = FakeHost()

@@ -243,8 +243,9 @@ def test_a_status_in_one_line_each_or_with_its_evidence() -> None:
                 [outcome] = event.targets
                 cost = r.Cost(ssh_connections=1, pct_calls=1)
                 outcome = msgspec.structs.replace(outcome, evidence=("CPU 3 %",), cost=cost)
-                event = msgspec.structs.replace(event, targets=(outcome,))
-            listener(event)
+                listener(msgspec.structs.replace(event, targets=(outcome,)))
+            else:
+                listener(event)
         said[mode] = out.getvalue()
     assert len(said["quiet"].splitlines()) == 2
     assert "CPU 3 %" in said["verbose"]
