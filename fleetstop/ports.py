@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
-
-from msgspec import Struct
+from typing import Protocol
 
 from fleetstop.core.commands import Answer, Command
 from fleetstop.errors import FleetstopError
@@ -70,14 +67,3 @@ class Place(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-class Question(Struct, frozen=True):
-    """What somebody is asked before a rung that may lose work."""
-
-    target: str
-    text: str
-    lossy: bool
-
-
-Confirm: TypeAlias = Callable[[Question], Awaitable[bool]]

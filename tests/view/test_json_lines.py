@@ -107,11 +107,14 @@ class Broken(io.StringIO):
 
 
 def test_a_broken_stream_hurts_no_listener() -> None:
+    heard = 0
     for listener in (Lines(Broken()), StatusTable(Broken()), JsonLines(Broken(), events=True)):
         for event in s.POLITE:
             listener(event)
+            heard += 1
     for event in s.POLITE:
         Lines(None)(event)
+    assert heard == 3 * len(s.POLITE)
 
 
 def test_a_narrow_encoding_is_no_error() -> None:
