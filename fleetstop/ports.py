@@ -62,6 +62,16 @@ class Place(Protocol):
 
     def frozen_error(self) -> FleetstopError: ...
 
+    @property
+    def hanging(self) -> frozenset[int]:
+        """Host PIDs whose files hung a look: they are skipped since, and to be named."""
+        ...
+
+    async def unstick(self) -> frozenset[int]:
+        """After a host frame that was given up: a fresh host shell takes over (`host` goes on),
+        and the PIDs whose files the old one hung on are told; empty where it was not that."""
+        ...
+
     async def pct_status(self) -> str:
         """`running` or `stopped`; raises ContainerMissing."""
         ...

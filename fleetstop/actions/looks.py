@@ -22,7 +22,7 @@ from fleetstop.core.procfs import (
     with_argv,
     with_detail,
 )
-from fleetstop.errors import CouldNotLook, RemoteFailed
+from fleetstop.errors import CouldNotLook, FrameTimedOut, RemoteFailed
 from fleetstop.ports import Place, Shell
 
 NO_SUCH = 40
@@ -64,25 +64,38 @@ async def look(place: Place, vmid: int | None) -> ProcessTree:
     return ProcessTree(processes=outside, uptime=tree.uptime, hz=tree.hz)
 
 
+async def _of_processes(place: Place, verb: str, words: list[str]) -> Answer:
+    """A frame about files of these processes. One whose files hang (its memory map is locked in
+    the kernel) is skipped and named, at the most three of them."""
+    for _ in range(3):
+        asked = tuple(w for w in words if int(w.removeprefix("deep:")) not in place.hanging)
+        try:
+            return await place.host.run(Command(verb, asked, deadline_s=8.0))
+        except FrameTimedOut:
+            if not await place.unstick():
+                raise
+    raise RemoteFailed(f"the files of {len(place.hanging)} processes hang; look on the host")
+
+
 async def add_argv(place: Place, tree: ProcessTree, only: set[int] | None = None) -> ProcessTree:
     """The command lines of `only` these host PIDs, or of all."""
-    pids = tuple(
+    words = [
         # a dead leader with living threads has no words of its own
         f"deep:{pid}" if each.state == "Z" and each.alive else str(pid)
         for pid, each in tree.processes.items()
         if not each.kernel_thread and (only is None or pid in only)
-    )
-    if not pids:
+    ]
+    if not words:
         return tree
-    answer = await place.host.run(Command("argv", pids))
+    answer = await _of_processes(place, "argv", words)
     return with_argv(tree, parse_argv(_good(answer, "the command lines")))
 
 
 async def add_detail(place: Place, tree: ProcessTree, pids: set[int]) -> ProcessTree:
-    here = tuple(str(pid) for pid in sorted(pids) if pid in tree.processes)
+    here = [str(pid) for pid in sorted(pids) if pid in tree.processes]
     if not here:
         return tree
-    answer = await place.host.run(Command("detail", here))
+    answer = await _of_processes(place, "detail", here)
     return with_detail(tree, parse_detail(_good(answer, "open files")))
 
 

@@ -59,6 +59,10 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
     """What the inventory names of this job that is not there."""
     job = scope.target.job
     found: list[str] = []
+    for pid in sorted(scope.place.hanging):
+        process = scene.tree.processes.get(pid)
+        name = f"{process.pid} ({process.comm})" if process is not None else f"host PID {pid}"
+        found.append(f"{name} was skipped: its files in /proc hang")
     if job is None:
         return found
     if job.checkpoints and scene.checkpoints_missing:

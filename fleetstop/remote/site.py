@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from pathlib import Path
 
-from fleetstop.core.commands import Command
+from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import ContainerFrozen, CouldNotLook, HostUnreachable
@@ -67,6 +68,16 @@ class Site:
             await self._connection.close()
 
 
+class _Outside:
+    """Whichever host shell is the current one: who holds this never holds a given-up one."""
+
+    def __init__(self, place: SitePlace) -> None:
+        self._place = place
+
+    async def run(self, command: Command) -> Answer:
+        return await self._place.outside.shell.run(command)
+
+
 class SitePlace:
     """A target's two vantage points; see ports.Place."""
 
@@ -75,7 +86,8 @@ class SitePlace:
     ) -> None:
         self._site = site
         self._connection = connection
-        self._outside = outside
+        self.outside = outside
+        self.hanging: frozenset[int] = frozenset()
         self._vmid = vmid
         self._dry = dry
         self._opened: list[InsideShell] = []
@@ -85,11 +97,11 @@ class SitePlace:
 
     @property
     def hz(self) -> int:
-        return self._outside.hz
+        return self.outside.hz
 
     @property
     def own_pid(self) -> int:
-        return self._outside.pid
+        return self.outside.pid
 
     @property
     def ssh_connections(self) -> int:
@@ -97,7 +109,17 @@ class SitePlace:
 
     @property
     def host(self) -> Shell:
-        return DryShell(self._outside.shell) if self._dry else self._outside.shell
+        return DryShell(_Outside(self)) if self._dry else _Outside(self)
+
+    async def unstick(self) -> frozenset[int]:
+        old = self.outside
+        self.outside = await open_shell(self._connection, self._site.host)
+        words = (str(old.pid), str(old.start))
+        answer = await self.outside.shell.run(Command("stuck", words))
+        await self.outside.shell.run(Command("endtree", words))
+        found = frozenset(int(pid) for pid in re.findall(rb"/proc/(\d+)/", answer.data))
+        self.hanging |= found
+        return found
 
     @property
     def inside_pid(self) -> int | None:
@@ -128,7 +150,7 @@ class SitePlace:
                 raise self.frozen_error()
             self.pct_calls += 1
             await enter(
-                self._connection, self._site.host, self._vmid, self._outside.shell, self._opened
+                self._connection, self._site.host, self._vmid, self.outside.shell, self._opened
             )
         # what belongs to the container is only ever read by a stop
         return DryShell(self._opened[0].shell)
@@ -148,7 +170,7 @@ class SitePlace:
             # known only now: one that still owed an answer is given up by closing it
             if inside.shell.given_up and inside.attach.start:
                 stuck.append(inside.attach)
-        outside = [each for each in (self._outside, self._second) if each is not None]
+        outside = [each for each in (self.outside, self._second) if each is not None]
         for each in outside:
             with contextlib.suppress(CouldNotLook):
                 await each.shell.close()

@@ -22,7 +22,13 @@ class FakePlace:
         self.frozen = False
         self.status: str | FleetstopError = "running"
         self.entering: FleetstopError | None = None
+        self.hanging: frozenset[int] = frozenset()
+        self.hangs_on: frozenset[int] = frozenset()
         self._inside_pid = inside_pid
+
+    async def unstick(self) -> frozenset[int]:
+        self.hanging |= self.hangs_on
+        return self.hangs_on
 
     async def inside(self) -> Shell:
         if self.frozen:

@@ -251,6 +251,16 @@ children() {
   done
 }
 
+# stuck PID START : which process's files the children of this given-up shell hang on
+stuck() {
+  number "$1" || return 2
+  same "$1" "$2" || return 0
+  children "$1"
+  links=; for i in $kids; do links="$links /proc/${i%%:*}/fd"; done
+  [ -n "$links" ] || return 0
+  find $links -maxdepth 1 -lname '/proc/[0-9]*' -printf '%l\n' 2>/dev/null
+}
+
 # endtree PID START : KILL a given-up shell of ours and what hangs below it; forks nothing
 endtree() {
   number "$1" || return 2
@@ -319,7 +329,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|endtree|frozen|gpus|list|ends|log|pidfile)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|stuck|endtree|frozen|gpus|list|ends|log|pidfile)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep) command eval '"${verb}_" "$@"' ;;
