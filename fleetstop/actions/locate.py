@@ -14,6 +14,7 @@ from fleetstop.core.family import Family, Found, find
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.joblog import LogTail
+from fleetstop.core.lineage import through_panes
 from fleetstop.core.matching import matches, needs_detail
 from fleetstop.core.process import ProcessTree
 from fleetstop.errors import RemoteFailed
@@ -102,6 +103,8 @@ async def _closer(
     place = scope.place
     named = await looks.listed(place, match)
     tree = await looks.add_argv(place, _without_us(scope, tree))
+    if match.tmux is not None:
+        named = through_panes(tree, named)
     return await looks.add_detail(place, tree, needs_detail(match, tree, named)), named
 
 

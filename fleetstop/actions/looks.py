@@ -100,7 +100,7 @@ async def add_detail(place: Place, tree: ProcessTree, pids: set[int]) -> Process
 
 
 async def listed(place: Place, match: Match) -> frozenset[int]:
-    """The container's own PIDs that its pgrep, or a pid file, names."""
+    """The container's own PIDs that its pgrep, a pid file, or a tmux session's panes name."""
     if match.pgrep is not None:
         answer = await (await place.inside()).run(Command("pgrep", (match.pgrep,)))
         # procps pgrep(1): 1 is "none matched", 2 a bad expression, 3 fatal; 127: no pgrep there
@@ -108,6 +108,11 @@ async def listed(place: Place, match: Match) -> frozenset[int]:
             raise RemoteFailed("there is no pgrep in the container", hint="match: {script: …}")
         if answer.status not in (0, 1):
             raise RemoteFailed(f"pgrep did not take the expression {match.pgrep!r}")
+        return frozenset(int(word) for word in answer.data.split() if word.isdigit())
+    if match.tmux is not None:
+        answer = await (await place.inside()).run(Command("panes", (match.tmux,)))
+        if answer.status == 127:
+            raise RemoteFailed("there is no tmux in the container", hint="match: {script: …}")
         return frozenset(int(word) for word in answer.data.split() if word.isdigit())
     if match.pidfile is not None:
         answer = await (await place.inside()).run(Command("pidfile", (match.pidfile,)))

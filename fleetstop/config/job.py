@@ -70,9 +70,6 @@ def _environment(spot: Spot) -> dict[str, str]:
 def _match(spot: Spot) -> Match:
     if spot.node.value and isinstance(spot.node.value, str) and not spot.node.is_null:
         raise spot.wrong(f"must say how; write match: {{script: {plain(spot.node.value[:60])}}}")
-    entries = spot.entries()
-    if "tmux" in entries:
-        raise entries["tmux"].wrong("is not supported by this version")
     match = Match(**read_values(spot.fields(_MATCH), _MATCH))
     if problem := match_problem(match):
         raise spot.wrong(problem)

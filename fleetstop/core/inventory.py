@@ -13,7 +13,7 @@ from msgspec import Struct
 # What a Proxmox guest's number may be (pve-common, JSONSchema.pm: pve-vmid).
 VMID_LEAST, VMID_MOST = 100, 999_999_999
 # The ways to recognise a job; a match sets exactly one, and may add `all: true`.
-MATCH_KEYS = ("script", "module", "exe", "pgrep", "pid", "pidfile", "unit", "gpu")
+MATCH_KEYS = ("script", "module", "exe", "pgrep", "pid", "pidfile", "unit", "tmux", "gpu")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -22,7 +22,8 @@ class Match(Struct, frozen=True):
     """How a job's process is recognised; exactly one key is set.
 
     `pgrep` is an ERE for the container's own `pgrep -f`; `pid` is the number inside the
-    container; `module` is what follows `-m`; `exe` a binary's name.
+    container; `module` is what follows `-m`; `exe` a binary's name; `tmux` a session of the
+    container's root, in whose panes the job is what no shell or wrapper is.
     """
 
     script: str | None = None
@@ -32,6 +33,7 @@ class Match(Struct, frozen=True):
     pid: int | None = None
     pidfile: str | None = None
     unit: str | None = None
+    tmux: str | None = None
     gpu: bool = False
     all: bool = False
 

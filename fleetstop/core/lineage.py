@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from fleetstop.core.matching import SHELLS, base, executed
-from fleetstop.core.process import Process
+from fleetstop.core.matching import SHELLS, base, executed, is_shell
+from fleetstop.core.process import Process, ProcessTree
 
 PASS_THROUGH = frozenset(
     "timeout nice env uv conda sudo su script time stdbuf setpriv xargs flock nohup setsid ionice"
@@ -42,6 +42,24 @@ def above_kind(process: Process, named: str | None) -> Literal["wrapper", "launc
     if name in SHELLS:
         return "wrapper" if _has_script(argv) else None
     return "wrapper" if name in PASS_THROUGH or script in PASS_THROUGH else None
+
+
+def through_panes(tree: ProcessTree, panes: frozenset[int]) -> frozenset[int]:
+    """What works in these panes, by the container's own PIDs: down from each pane's first
+    process, through shells, wrappers and launchers, to the first that is none of them."""
+    todo = [each for each in tree.processes.values() if each.pid in panes]
+    found: set[int] = set()
+    seen: set[int] = set()
+    while todo:
+        here = todo.pop()
+        if here.id.pid in seen:
+            continue
+        seen.add(here.id.pid)
+        if is_shell(here) or above_kind(here, None) is not None:
+            todo += tree.children(here.id.pid)
+        else:
+            found.add(here.pid)
+    return frozenset(found)
 
 
 def _has_script(argv: tuple[str, ...]) -> bool:

@@ -118,7 +118,7 @@ def matches(match: Match, process: Process, *, listed: frozenset[int] = frozense
         return bool(argv) and (argv[0] == match.exe or base(argv[0]) == match.exe)
     if match.pid is not None:
         return process.pid == match.pid
-    if match.pidfile is not None:
+    if match.pidfile is not None or match.tmux is not None:
         return process.pid in listed
     if match.pgrep is not None:
         return process.pid in listed and not is_shell(process)

@@ -42,6 +42,7 @@ lxc.rootfs.path = dir:{rootfs}
 lxc.net.0.type = none
 lxc.apparmor.profile = unconfined
 lxc.tty.max = 0
+lxc.pty.max = 1024
 lxc.autodev = 1
 lxc.mount.auto = proc:mixed sys:ro
 lxc.mount.entry = /usr usr none ro,bind 0 0

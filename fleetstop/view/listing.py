@@ -79,7 +79,7 @@ def match(rule: Match) -> str:
     """`train.py`, `module pkg.train`, `pgrep ^python`."""
     if rule.script is not None:
         return rule.script
-    for name in ("module", "exe", "pgrep", "pid", "pidfile", "unit"):
+    for name in ("module", "exe", "pgrep", "pid", "pidfile", "unit", "tmux"):
         value = getattr(rule, name)
         if value is not None:
             return f"{name} {value}"

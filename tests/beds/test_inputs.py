@@ -213,3 +213,28 @@ def test_in_a_terminal_it_is_readable(box: Bed) -> None:
     text = seen.decode()
     assert "stopped in" in text
     assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
+
+
+def test_by_a_tmux_session(box: Bed, tmp_path: Path) -> None:
+    """Through the pane to the trainer; keys sent there could wait behind typed text."""
+    started = box.lab.exec(
+        box.vmid,
+        ["bash", "-c", "tmux new-session -d -s work 'bash /root/run.sh --save-seconds 0.3'"],
+    )
+    assert started.returncode == 0, started.stderr
+    jobs = (
+        "      train: {match: {tmux: work}, stop_signal: INT,"
+        " checkpoints: /workspace/checkpoints}\n"
+    )
+    inventory = _written(box, tmp_path, jobs)
+    deadline = time.monotonic() + 10
+    while not any((box.lab.rootfs(box.vmid) / "var/gpu").iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    ran = box.run("stop", box.name, "--graceful", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert [name for name, _ in ran.signals] == ["INT"]
+    roles = [each["role"] for each in ran.target["family"]]
+    assert roles.count("trainer") == 1
+    assert len(box.saved()) == 1
+    assert box.run("stop", box.name, inventory=inventory).target["result"] == "not_running"

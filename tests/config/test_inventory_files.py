@@ -11,7 +11,7 @@ from fleetstop.errors import BadConfig
 ROOT = Path(__file__).resolve().parents[2]
 PVE = "hosts: {pve1: {ssh: root@10.1.2.6}}\n"
 MIDDLE = "the file ends in the middle of something"
-WAYS = "script, module, exe, pgrep, pid, pidfile, unit, gpu"
+WAYS = "script, module, exe, pgrep, pid, pidfile, unit, tmux, gpu"
 SECRET = "must be a mapping with one of env, file, command, keyring, like {env: PVE_TOKEN}"
 
 
@@ -188,7 +188,6 @@ API = 'api: {url: "https://h:8006", token_id: "u@pve!t", token_secret: {env: T}'
             in_job("match: {scirpt: a}"),
             f"8: {JOB}.match: unknown key 'scirpt', did you mean 'script'?",
         ),
-        (in_job("match: {tmux: a}"), f"8: {JOB}.match.tmux: is not supported by this version"),
         (in_job("match: {pgrep: ''}"), f"8: {JOB}.match: the pattern is empty"),
         (
             in_job("match: {pgrep: '(a'}"),

@@ -16,7 +16,7 @@ from fleetstop.core.inventory import (
     parse_vmid,
 )
 
-WAYS = "script, module, exe, pgrep, pid, pidfile, unit, gpu"
+WAYS = "script, module, exe, pgrep, pid, pidfile, unit, tmux, gpu"
 
 
 @pytest.mark.parametrize(

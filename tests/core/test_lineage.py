@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.lineage import above_kind, pipe_partner, spawned
+from fleetstop.core.lineage import above_kind, pipe_partner, spawned, through_panes
 from tests.core.trees import process, tree
 
 # a command line above a trainer, and what it is to the job; None ends the chain
@@ -168,3 +168,21 @@ def test_above_and_below_end_in_a_torn_look() -> None:
     assert not list(circle.above(20))
     assert not list(circle.below(20))
     assert not list(circle.above(30))
+
+
+def test_through_a_pane_to_what_works_in_it() -> None:
+    place = tree("""
+        50 tmux
+          60 -bash
+            70 bash run.sh
+              80 timeout 1h python train.py
+                90 python train.py
+                  95 python train.py # fork
+          61 -bash
+            71 htop
+        99 python other.py
+    """)
+    assert through_panes(place, frozenset({60})) == {90}
+    assert through_panes(place, frozenset({60, 61})) == {90, 71}
+    assert through_panes(place, frozenset({90})) == {90}
+    assert through_panes(place, frozenset({12345})) == frozenset()

@@ -321,6 +321,8 @@ log() { # file : now, mtime, size, then the tail
 }
 # in the C locale procps turns what is not ASCII into question marks before it matches
 pgrep_() { decode "$1"; LC_ALL=C.UTF-8 pgrep -f -- "$text"; }
+# panes SESSION : the PID of the first process in each pane of it, by exact name
+panes() { decode "$1"; tmux list-panes -s -t "=$text" -F '#{pane_pid}'; }
 pidfile() { path "$1"; [ -f "$text" ] || return 40; head -c 64 -- "$text"; }
 
 echo; echo ready
@@ -329,7 +331,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|stuck|endtree|frozen|gpus|list|ends|log|pidfile)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|stuck|endtree|frozen|gpus|list|ends|log|pidfile|panes)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep) command eval '"${verb}_" "$@"' ;;
