@@ -79,7 +79,7 @@ def test_host_that_never_speaks(box: Bed, tmp_path: Path) -> None:
         inventory = changed(box, tmp_path, (r"port: \d+", f"port: {port}"))
         ran = box.run("stop", box.name, inventory=inventory)
     one_clear_sentence(ran)
-    assert 9 < ran.seconds < 15
+    assert 9 < ran.seconds < 25
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
