@@ -362,7 +362,7 @@ def test_a_passed_deadline_gives_the_shell_up(play: Callable[[Story], None]) -> 
         began = time.monotonic()
         with pytest.raises(FrameTimedOut, match="no answer to 'watch'"):
             await far.raw("hello")
-        assert time.monotonic() - began < 0.1
+        assert time.monotonic() - began < 1.0
 
     play(story)
 
