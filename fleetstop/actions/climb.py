@@ -59,6 +59,7 @@ class Climb:
         self.listing_at_signal: Listing | Unseen | None = None
         self.listing_at_first: Listing | Unseen | None = None
         self.sent: list[SignalRecord] = []
+        self.trained_on = False
         self.doubts: list[str] = []
         self.signalled_at = self.watched_at = scene.at
 
@@ -213,6 +214,8 @@ class Climb:
     def _note_sent(self, send: Send, doubt: str | None) -> None:
         """It is out. What was saved so far was not saved because of it."""
         self.log_at_signal, self.listing_at_signal = self.files.log, self.files.latest
+        # it went on with its steps after an earlier signal: what it saved then was no answer
+        self.trained_on |= self.look.trains_on
         if not self.sent:
             self.listing_at_first = self.files.latest
         self.signalled_at = self._scope.clock.now()

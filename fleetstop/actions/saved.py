@@ -226,7 +226,7 @@ def _lossy_end(
     cannot be told, so what happened is told."""
     sent, first = climb.ladder.sent, climb.listing_at_first
     whole = record is not None and record.complete
-    again = len(sent) > 1 and whole and not climb.look.trains_on
+    again = len(sent) > 1 and whole and not climb.trained_on
     if newest is not None and again and isinstance(first, Listing):
         old = {(e.path, e.inode, e.size, e.mtime) for e in first.entries}
         if any((e.path, e.inode, e.size, e.mtime) not in old for e in newest.files):
