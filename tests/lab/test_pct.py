@@ -169,7 +169,10 @@ def test_the_whole_group_can_be_reached_from_outside(
     entering = subprocess.Popen(
         [lab.pct, "exec", str(vmid), "--", "sleep", "60"], start_new_session=True
     )
-    until(lambda: sleepers(lab, vmid))
+    # lxc-attach's first child only moves into the cgroup; what counts is the second
+    children = Path(f"/proc/{entering.pid}/task/{entering.pid}/children")
+    until(lambda: command_line(entering.pid)[:1] == ["lxc-attach"])
+    until(lambda: (s := sleepers(lab, vmid)) and children.read_text().split() == [str(s[0])])
     os.killpg(entering.pid, signal.SIGTERM)
     entering.wait()
     until(lambda: not sleepers(lab, vmid))
