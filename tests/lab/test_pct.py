@@ -138,7 +138,9 @@ def test_the_place_in_the_tree(lab: Lab, pct: Pct) -> None:
 
 def test_no_disposition_of_the_stand_in_leaks_in(lab: Lab, pct: Pct) -> None:
     done = pct("exec", str(lab.vmids[0]), "--", "grep", "SigIgn", "/proc/self/status")
-    assert done.stdout.split() == ["SigIgn:", "0" * 16]
+    name, mask = done.stdout.split()
+    # glibc's posix_spawn(3), which make uses, leaves its two internal signals 32 and 33 ignored
+    assert (name, int(mask, 16) & ~(0b11 << 31)) == ("SigIgn:", 0)
 
 
 def sleepers(lab: Lab, vmid: int) -> list[int]:
