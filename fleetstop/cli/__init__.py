@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 
 import click
 
@@ -21,6 +20,8 @@ def main() -> None:
         code = 130
     except Exception as exc:
         # exit 1 means that the job still runs; a bug must not say that
+        import traceback
+
         from fleetstop.api import log_fault
 
         where = log_fault("cli", traceback.format_exc()) or "nowhere: it could not be written"
