@@ -58,7 +58,13 @@ def test_the_api_tells_events_and_never_prints(box: Bed, tmp_path: Path) -> None
         "assert 'SignalSent' in heard\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        # the listener's fault is kept in the user's log directory
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == ("", "")
