@@ -116,7 +116,9 @@ class Climb:
                     reason=step.reason,
                 )
             case WatchOn():
+                # what is new from here on came after the earlier run's signal
                 self.log_at_signal = self.log_at_signal or self.files.log
+                self.listing_at_signal = self.listing_at_signal or self.files.latest
                 self.watched_at = self._scope.clock.now()
                 tell(
                     events.WatchedOn,

@@ -126,6 +126,8 @@ def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
     assert again.target["result"] == "stopped"
     assert again.signals == []
     assert any(each["event"] == "watched_on" for each in again.events)
+    assert again.target["checkpoint"]["written_after_signal"] is True
+    assert "saved step_" in again.people
     assert len(box.saved()) == 1
     assert box.lock_files() == []
     assert box.signals_seen(job) == 1
