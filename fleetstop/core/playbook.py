@@ -12,6 +12,7 @@ from fleetstop.core.spelling import did_you_mean, shown
 from fleetstop.errors import BadUsage
 
 To: TypeAlias = Literal["trainers", "group", "tree", "wrapper"]
+Does: TypeAlias = Literal["signal", "run", "touch", "keys", "await"]
 FOREVER = durations.FOREVER
 # The word for "the job's own", in place of a signal's name.
 STOP_SIGNAL = "stop_signal"
@@ -21,11 +22,24 @@ _LADDER_HINT = "a ladder is written like 'INT/3m TERM/1m KILL:tree/30s'"
 
 
 class Rung(Struct, frozen=True):
-    """`signal` is a canonical name or the word `stop_signal`; `wait_s` may be `FOREVER`."""
+    """One thing to try. `signal` is a canonical name or the word `stop_signal`, empty for the
+    other kinds; `wait_s` may be `FOREVER`.
+
+    `argument`: the shell text of a `run` (in the container), the path of a `touch`, the tmux
+    keys of a `keys`, `checkpoint` for an `await`. `again`: legitimate although a trainer has
+    heard a signal before. `lossless`: whoever wrote the playbook vouches that this rung loses
+    nothing. `when`, `unless`: verdict words; the rung is for those verdicts only, or not.
+    """
 
     signal: str
     to: To
     wait_s: float
+    does: Does = "signal"
+    argument: str = ""
+    again: bool = False
+    lossless: bool = False
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
 
 
 class Hold(Struct, frozen=True):

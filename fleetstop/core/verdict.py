@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from fleetstop.core.family import Family, Kin
 from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.risk import AtRisk
 from fleetstop.core.saving import saves_of
 from fleetstop.core.signals import has
 
@@ -34,7 +35,8 @@ class Look(Struct, frozen=True):
     """One look at a job. `at`: monotonic seconds. `changed`: checkpoint files that grew or
     appeared since the look before, None where none are declared; `files_unseen`: why
     they could not be listed. `temporary`: fresh ones whose final name is missing. `real`:
-    the checkpoint directory with its links resolved, which is how open files are named."""
+    the checkpoint directory with its links resolved, which is how open files are named.
+    `risk` None: no checkpoints are declared, or they could not be looked at."""
 
     at: float
     tree: ProcessTree
@@ -44,6 +46,7 @@ class Look(Struct, frozen=True):
     real: str | None = None
     files_unseen: str | None = None
     trains_on: bool = False
+    risk: AtRisk | None = None
 
 
 class Mark(Struct, frozen=True):

@@ -9,15 +9,11 @@ It never prints, never exits, never asks.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
 import secrets
 import socket
-import tempfile
-import time
 import traceback
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -30,9 +26,9 @@ from fleetstop.actions.fleet import Action, Allowed, Crew, anything
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope
+from fleetstop.api.machine import SystemClock, log_fault, operator
 from fleetstop.core.inventory import Inventory, Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
-from fleetstop.core.redact import scrub
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.report import report as make_report
 from fleetstop.core.rungs import Consent
@@ -42,19 +38,6 @@ from fleetstop.events import AnyEvent, Emit
 from fleetstop.ports import Place
 from fleetstop.remote.site import Site
 from fleetstop.remote.ssh import Tunnels
-
-
-class SystemClock:
-    """The real clock; see ports.Clock."""
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> str:
-        return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 def _nobody(event: AnyEvent) -> None:
@@ -248,7 +231,7 @@ class Fleet:
         dry_run: bool,
         allowed: Allowed = anything,
     ) -> Report:
-        run = Run(id=secrets.token_hex(4), operator=_operator(), origin=socket.gethostname())
+        run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
         self._tell(
             events.Started(
                 at=self._clock.wall(),
@@ -310,24 +293,3 @@ def _stop_signal(name: str | None) -> str | None:
             hint="if that is what you want: --playbook now --force, or --ladder 'KILL:tree/30s'",
         )
     return signal
-
-
-def _operator() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
-
-
-def log_fault(run: str, text: str) -> str | None:
-    """Keeps a traceback in the user's log directory (0600); its path, None where none can be."""
-    try:
-        place = Path(platformdirs.user_log_dir("fleetstop"))
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(
-            "w", prefix=f"fault-{run}-", suffix=".log", dir=place, delete=False
-        ) as file:
-            file.write(scrub(text))
-            return file.name
-    except OSError:
-        return None
