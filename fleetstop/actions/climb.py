@@ -32,7 +32,7 @@ from fleetstop.core.playbook import FOREVER
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.report import SignalRecord
-from fleetstop.core.rungs import Send, Skip, WatchOn
+from fleetstop.core.rungs import Send, Skip, WatchOn, requests
 from fleetstop.core.verdict import Judged, Look, judge
 from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
 
@@ -273,15 +273,11 @@ class Climb:
 
     def _judge(self, before: Look | None, now: Look) -> Judged:
         job = self._scope.target.job
-        signals = {
-            self.ladder.stop_signal if rung.signal == "stop_signal" else rung.signal
-            for rung in self.ladder.playbook.ladder
-        } - {"KILL"}
         return judge(
             before,
             now,
             self.family,
-            stop_signals=tuple(sorted(signals)),
+            stop_signals=requests(self.ladder.playbook, self.ladder.stop_signal),
             checkpoints=job.checkpoints if job else None,
             heard={**self._earlier, **self.ladder.marks},
         )

@@ -13,6 +13,7 @@ from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
 from fleetstop.core.ladder import Ladder, earlier_marks
 from fleetstop.core.report import CheckpointRecord, GpuRecord, Member, Outcome, Result
+from fleetstop.core.rungs import requests
 from fleetstop.core.signals import Landing, worst
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
 from fleetstop.errors import ContainerFrozen, CouldNotLook
@@ -121,11 +122,7 @@ def landings(scene: Scene, family: Family) -> dict[str, Landing]:
 def first_judgement(scope: Scope, scene: Scene, family: Family, ladder: Ladder | None) -> Judged:
     signals: tuple[str, ...] = ("INT", "TERM")
     if ladder is not None:
-        named = {
-            ladder.stop_signal if r.signal == "stop_signal" else r.signal
-            for r in ladder.playbook.ladder
-        }
-        signals = tuple(sorted(named - {"KILL"})) or signals
+        signals = requests(ladder.playbook, ladder.stop_signal) or signals
     job = scope.target.job
     return judge(
         None,

@@ -47,11 +47,15 @@ class Ledger(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True):
-    """An earlier signal a trainer has heard; `ago_s` at the time of reading."""
+    """An earlier signal, or other ask, a trainer has heard; `ago_s` at the time of reading.
+
+    `times`: how many it has heard in all; the latest one is told.
+    """
 
     run: str
     signal: str
     ago_s: float
+    times: int = 1
 
 
 def parse_ledger(data: bytes) -> Ledger | None:
@@ -140,15 +144,20 @@ def heard_before(
     worst of all recipients: whoever lives on after a fatal one may be the one that heard it.
     """
     heard: dict[ProcessId, Heard] = {}
+    times: dict[ProcessId, int] = {}
     for run in ledger.runs:
         for sent in run.sends:
             if sent.signal == "KILL" or (sent.run, sent.n) in own:
                 continue
             for each in set(sent.ids) & ids:
                 ago = max(0.0, ledger.uptime - sent.uptime)
+                times[each] = times.get(each, 0) + 1
                 if each not in heard or ago < heard[each].ago_s:
                     heard[each] = Heard(run=sent.run, signal=sent.signal, ago_s=ago)
-    return heard
+    return {
+        each: Heard(run=by.run, signal=by.signal, ago_s=by.ago_s, times=times[each])
+        for each, by in heard.items()
+    }
 
 
 def spent(ledger: Ledger, alive: frozenset[ProcessId], me: str) -> tuple[str, ...]:

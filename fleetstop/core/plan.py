@@ -8,44 +8,87 @@ import msgspec
 
 from fleetstop.core.family import grow
 from fleetstop.core.ladder import Ladder, standing_of, was_sent, watching_on
-from fleetstop.core.playbook import FOREVER
+from fleetstop.core.playbook import FOREVER, Rung
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.report import PlannedStep
-from fleetstop.core.rungs import Send, Skip, WatchOn, decide
+from fleetstop.core.risk import AtRisk
+from fleetstop.core.rungs import ASKS, Send, Skip, WatchOn, decide, not_for
+
+_LATER = "if it still runs by then"
 
 
-def plan(ladder: Ladder, tree: ProcessTree) -> tuple[PlannedStep, ...]:
-    """What this ladder would do from here, by the same decisions; sends and changes nothing."""
+def plan(
+    ladder: Ladder,
+    tree: ProcessTree,
+    *,
+    risk: AtRisk | None = None,
+    verdict: str | None = None,
+) -> tuple[PlannedStep, ...]:
+    """What this ladder would do from here, by the same decisions; sends and changes nothing.
+
+    Verdicts and checkpoints count as they are now; what comes after the first send or wait is
+    planned without them, since nobody knows what they will be.
+    """
     ladder = msgspec.structs.replace(ladder, family=grow(ladder.family, tree))
     steps: list[PlannedStep] = []
     for index, rung in enumerate(ladder.playbook.ladder):
-        decision = decide(index, rung, standing_of(ladder, tree))
-        first = not any(step.would == "send" for step in steps)
+        first = not any(step.would in ("send", "wait") for step in steps)
+        now = verdict if first else None
+        if rung.does == "await":
+            steps.append(_planned_wait(ladder, rung, now, first))
+            continue
+        if ladder.terms.after_checkpoint and not first:
+            # by then there is a fresh checkpoint: that is what was waited for
+            ladder = msgspec.structs.replace(ladder, consent="given")
+        decision = decide(index, rung, standing_of(ladder, tree, risk=risk, verdict=now))
         if isinstance(decision, Skip):
-            steps.append(_planned(decision, "skip", decision.reason, None))
+            steps.append(_planned(decision, decision.reason))
             continue
         if isinstance(decision, WatchOn):
             said = f"run {decision.heard.run} sent it {decision.heard.ago_s:.0f} s ago; watched on"
             steps.append(_planned_send(decision, "heard", "skip", said))
             ladder = watching_on(ladder, decision, tree, 0.0)
             continue
-        reason_ = "" if first else "if it still runs by then"
-        steps.append(
-            _planned_send(decision, decision.landing, "send" if first else "send_if", reason_)
-        )
+        said = "" if first else _when(rung)
+        if decision.argument:
+            said = f"{decision.argument}; {said}" if said else decision.argument
+        would: Literal["send", "send_if"] = "send" if first else "send_if"
+        steps.append(_planned_send(decision, decision.landing, would, said))
         ladder = was_sent(ladder, decision, tree, 0.0)
     return tuple(steps)
 
 
-def _planned(skip: Skip, would: Literal["skip"], reason_: str, wait_s: float | None) -> PlannedStep:
+def _when(rung: Rung) -> str:
+    if rung.when:
+        return f"{_LATER} and is {' or '.join(rung.when)}"
+    return f"{_LATER} and is not {' or '.join(rung.unless)}" if rung.unless else _LATER
+
+
+def _planned_wait(ladder: Ladder, rung: Rung, verdict: str | None, first: bool) -> PlannedStep:
+    reason = not_for(rung, verdict)
+    if reason is None and not ladder.checkpoints:
+        reason = "the job declares no checkpoints, so a new one could not be seen (checkpoints:)"
+    would: Literal["wait", "skip"] = "wait" if reason is None else "skip"
+    return PlannedStep(
+        signal=ASKS["await"],
+        to="trainers",
+        pids=(),
+        landing="unseen",
+        would=would,
+        reason=reason or ("" if first else _when(rung)),
+        wait_s=None if rung.wait_s == FOREVER else rung.wait_s,
+    )
+
+
+def _planned(skip: Skip, reason_: str) -> PlannedStep:
     return PlannedStep(
         signal=skip.signal,
         to=skip.to,
         pids=skip.pids,
         landing=skip.landing or "unseen",
-        would=would,
+        would="skip",
         reason=reason_,
-        wait_s=wait_s,
+        wait_s=None,
     )
 
 

@@ -36,7 +36,9 @@ class Member(Struct, frozen=True):
 
 
 class SignalRecord(Struct, frozen=True):
-    """A signal that was sent; `pids` are the container's numbers, `at` ISO 8601 UTC."""
+    """A signal that was sent; `pids` are the container's numbers, `at` ISO 8601 UTC.
+
+    `signal` RUN, TOUCH or KEYS: another ask, with the landing `asked`."""
 
     signal: str
     to: str
@@ -51,13 +53,14 @@ class SkippedRecord(Struct, frozen=True):
 
 
 class PlannedStep(Struct, frozen=True):
-    """What a dry run would do: `would` is send, skip, or send_if (still running by then)."""
+    """What a dry run would do: `would` is send, skip, send_if (still running by then), or wait
+    (for a checkpoint). `signal` may be RUN, TOUCH, KEYS or AWAIT."""
 
     signal: str
     to: str
     pids: tuple[int, ...]
     landing: str
-    would: Literal["send", "send_if", "skip"]
+    would: Literal["send", "send_if", "skip", "wait"]
     reason: str
     wait_s: float | None
 

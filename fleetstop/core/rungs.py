@@ -6,26 +6,54 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from fleetstop.core.consent import Consent, Terms, missing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.ledger import Heard
-from fleetstop.core.playbook import Rung
+from fleetstop.core.playbook import Does, Playbook, Rung
 from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.risk import AtRisk
 from fleetstop.core.signals import Landing, worst
 
-Consent: TypeAlias = Literal["given", "refused", "absent"]
+__all__ = [
+    "ASKS",
+    "Consent",
+    "Decision",
+    "Lands",
+    "Send",
+    "Skip",
+    "Standing",
+    "WatchOn",
+    "choose_stop_signal",
+    "decide",
+    "not_for",
+    "recipients",
+    "requests",
+    "word_of",
+]
+
+# What a rung that is no signal is called in events, reports and the ledger.
+ASKS: dict[Does, str] = {"run": "RUN", "touch": "TOUCH", "keys": "KEYS", "await": "AWAIT"}
+Lands: TypeAlias = Landing | Literal["asked"]
 
 
 class Send(Struct, frozen=True):
-    """A signal to be sent now, to all recipients in one burst or to none."""
+    """A signal to be sent now, to all recipients in one burst or to none; or, where `does` is
+    another word, an ask: `argument` is run, touched or typed in the container.
+
+    `agree`: what it may lose, as a sentence, where a yes is still needed for it.
+    """
 
     rung: int
     signal: str
     to: str
     recipients: tuple[Kin, ...]
-    landing: Landing
+    landing: Lands
     lossy: bool
     resume: bool
     wait_s: float
+    does: Does = "signal"
+    argument: str = ""
+    agree: str = ""
 
 
 class Skip(Struct, frozen=True):
@@ -35,7 +63,7 @@ class Skip(Struct, frozen=True):
     signal: str
     to: str
     pids: tuple[int, ...]
-    landing: Landing | None
+    landing: Lands | None
     reason: str
     consent: bool = False
 
@@ -55,7 +83,12 @@ Decision: TypeAlias = Send | Skip | WatchOn
 
 
 class Standing(Struct, frozen=True):
-    """What a decision rests on, besides the rung: one look, and what was agreed and heard."""
+    """What a decision rests on, besides the rung: one look, and what was agreed and heard.
+
+    `verdict` None: not judged (a plan for later). `asked`: how many asks this ladder has sent
+    or watched on. `declined`: rungs that somebody said no to. `tmux`: the job is found by it.
+    `arrived`: the checkpoint that `terms` wait for is there.
+    """
 
     family: Family
     tree: ProcessTree
@@ -64,6 +97,26 @@ class Standing(Struct, frozen=True):
     consent: Consent
     past: dict[ProcessId, Heard]
     heard: frozenset[ProcessId]
+    terms: Terms = Terms()
+    risk: AtRisk | None = None
+    verdict: str | None = None
+    asked: int = 0
+    declined: frozenset[int] = frozenset()
+    tmux: bool = False
+    arrived: bool = False
+
+
+def word_of(rung: Rung, stop_signal: str) -> str:
+    """The rung's signal, or the word for what it does instead."""
+    if rung.does != "signal":
+        return ASKS[rung.does]
+    return stop_signal if rung.signal == "stop_signal" else rung.signal
+
+
+def requests(playbook: Playbook, stop_signal: str) -> tuple[str, ...]:
+    """The signals this playbook asks with, KILL aside."""
+    said = {word_of(r, stop_signal) for r in playbook.ladder if r.does == "signal"}
+    return tuple(sorted(said - {"KILL"}))
 
 
 def recipients(to: str, signal: str, here: Standing) -> tuple[Kin, ...]:
@@ -87,79 +140,139 @@ def recipients(to: str, signal: str, here: Standing) -> tuple[Kin, ...]:
 
 
 def _group(alive: tuple[Kin, ...], here: Standing) -> tuple[Kin, ...]:
-    """Members that share a trainer's real (host) process group, one by one: never a kill(-PGID)."""
-    groups = {
-        process.pgid
-        for kin in here.family.trainers
-        if (process := here.tree.get(kin.id)) is not None
-    }
+    """Members of a trainer's real (host) process group, one by one: never a kill(-PGID).
+
+    Started through an attach without a tty a job has PGID 0 inside, and its real group is the
+    attaching shell's, which others may share: then it is the members that have PGID 0 too.
+    """
+    trainers = [p for kin in here.family.trainers if (p := here.tree.get(kin.id)) is not None]
+    groups = {p.pgid for p in trainers if p.inner_pgid != 0}
+    homeless = any(p.inner_pgid == 0 for p in trainers)
     found = []
     for kin in alive:
         process = here.tree.get(kin.id)
-        if process is not None and process.pgid in groups:
+        if process is None:
+            continue
+        if (homeless and process.inner_pgid == 0) or (
+            process.inner_pgid != 0 and process.pgid in groups
+        ):
             found.append(kin)
     return tuple(found)
 
 
 def decide(index: int, rung: Rung, here: Standing) -> Decision:
     """One rung against one look. Rules: design of the ladder, in the README's 'How it stops'."""
-    signal = here.stop_signal if rung.signal == "stop_signal" else rung.signal
-    reached = recipients(rung.to, signal, here)
+    signal, asks = word_of(rung, here.stop_signal), rung.does != "signal"
+    to = "trainers" if asks else rung.to
+    reached = recipients(to, signal, here)
     pids = tuple(kin.pid for kin in reached)
 
-    def skip(reason: str, how: Landing | None = None, consent: bool = False) -> Skip:
-        return Skip(index, signal, rung.to, pids, how, reason, consent)
+    def skip(reason: str, how: Lands | None = None, consent: bool = False) -> Skip:
+        return Skip(index, signal, to, pids, how, reason, consent)
 
+    if (not_now := not_for(rung, here.verdict)) is not None:
+        return skip(not_now)
+    if rung.does == "keys" and not here.tmux:
+        return skip("the job is not found through a tmux session (match: tmux), so it has no pane")
     if not reached:
-        return skip(f"nobody is left for it ({rung.to})")
+        return skip(f"nobody is left for it ({to})")
     if any(kin.id.pid <= 1 or kin.pid <= 1 for kin in reached):
         return skip("it would reach PID 1, which is never signalled")
-    earlier = _heard_earlier(rung.to, reached, here)
-    if signal != "KILL" and earlier is not None and _awaited(signal, earlier, here):
+    earlier = _heard_earlier(to, reached, rung, here)
+    if signal != "KILL" and earlier is not None and _awaited(signal, earlier, rung, here):
         # before its landing: a trainer that shuts down may ignore now what it has heard
-        return WatchOn(index, earlier.signal, rung.to, reached, earlier, rung.wait_s)
-    seen = [(kin, here.tree.processes[kin.id.pid]) for kin in reached]
-    landings = [process.landing(signal) for _, process in seen]
-    if any(each is None for each in landings):
-        return skip("how it would land could not be seen")
-    how = worst([each for each in landings if each is not None])
-    if signal != "KILL":
-        if traced := [
-            f"{kin.pid} (by host PID {p.tracer or 'unseen'})" for kin, p in seen if p.state == "t"
-        ]:
-            return skip(f"held by a tracer: {', '.join(traced)}; it would only wait there", how)
-        if how in ("ignored", "blocked"):
-            return skip(_unheard(signal, how, seen), how)
-    cost = _cost(signal, rung.to, how, reached, here)
+        return WatchOn(index, earlier.signal, to, reached, earlier, rung.wait_s)
+    how: Lands | None = "asked"
+    if not asks:
+        how, unheard = _lands(signal, reached, here)
+        if unheard is not None:
+            return skip(unheard, how)
+    cost = _cost(signal, to, how, reached, rung, here)
     if cost is not None:
         if here.lossless or here.consent == "refused":
             return skip(cost, how)
-        if here.consent == "absent":
-            return skip(f"{cost} Needs --force", how, consent=True)
+        lacking = missing(here.consent, here.terms, here.risk, here.arrived)
+        if lacking is not None:
+            return skip(f"{cost} {lacking}", how, consent=True)
+        if index in here.declined:
+            return skip(f"{cost} The answer was no.", how)
+    assert how is not None
+    stopped = any(p is not None and p.state == "T" for p in map(here.tree.get, _ids(reached)))
     return Send(
         rung=index,
         signal=signal,
-        to=rung.to,
+        to=to,
         recipients=reached,
         landing=how,
         lossy=cost is not None,
-        resume=signal != "KILL" and any(process.state == "T" for _, process in seen),
+        resume=signal != "KILL" and not asks and stopped,
         wait_s=rung.wait_s,
+        does=rung.does,
+        argument=rung.argument,
+        agree=cost if cost is not None and asked_for(here.consent, here.terms) else "",
     )
 
 
-def _heard_earlier(to: str, reached: tuple[Kin, ...], here: Standing) -> Heard | None:
-    """The latest signal of earlier runs, where every trainer this rung is for has heard one."""
-    earlier = [here.past.get(kin.id) for kin in reached if kin.id not in here.heard]
-    past = [each for each in earlier if each is not None]
+def asked_for(consent: Consent, terms: Terms) -> bool:
+    """Whether what may lose work takes a yes at the moment it is sent."""
+    return consent == "absent" and terms.asks and not terms.limited
+
+
+def _ids(kins: tuple[Kin, ...]) -> tuple[ProcessId, ...]:
+    return tuple(kin.id for kin in kins)
+
+
+def not_for(rung: Rung, verdict: str | None) -> str | None:
+    """Why this rung is none for a job with this verdict. None: not judged, so it may be."""
+    if verdict is not None and rung.when and verdict not in rung.when:
+        return f"only for a job that is {' or '.join(rung.when)}, and it is {verdict}"
+    if verdict is not None and verdict in rung.unless:
+        return f"not for a job that is {' or '.join(rung.unless)}, and it is {verdict}"
+    return None
+
+
+def _lands(
+    signal: str, reached: tuple[Kin, ...], here: Standing
+) -> tuple[Landing | None, str | None]:
+    """The worst landing over all recipients, and why it would reach nobody's ear."""
+    seen = [(kin, here.tree.processes[kin.id.pid]) for kin in reached]
+    landings = [process.landing(signal) for _, process in seen]
+    if any(each is None for each in landings):
+        return None, "how it would land could not be seen"
+    how = worst([each for each in landings if each is not None])
+    if signal == "KILL":
+        return how, None
+    if traced := [
+        f"{kin.pid} (by host PID {p.tracer or 'unseen'})" for kin, p in seen if p.state == "t"
+    ]:
+        return how, f"held by a tracer: {', '.join(traced)}; it would only wait there"
+    return how, _unheard(signal, how, seen) if how in ("ignored", "blocked") else None
+
+
+def _heard_earlier(to: str, reached: tuple[Kin, ...], rung: Rung, here: Standing) -> Heard | None:
+    """The latest signal of earlier runs, where every trainer this rung is for has heard one.
+
+    An `again` rung is a later ask of the same ladder: it is watched on for only where earlier
+    runs have asked as often already.
+    """
+    done = [here.past.get(kin.id) for kin in reached]
+    past = [
+        heard
+        for kin, heard in zip(reached, done, strict=True)
+        if heard is not None
+        and (kin.id not in here.heard or (rung.again and heard.times > here.asked))
+    ]
     if to != "trainers" or len(past) < len(reached):
         return None
     return min(past, key=lambda each: each.ago_s)
 
 
-def _awaited(signal: str, earlier: Heard, here: Standing) -> bool:
+def _awaited(signal: str, earlier: Heard, rung: Rung, here: Standing) -> bool:
     """Another signal than the one heard may follow by consent only; the same never does."""
-    return earlier.signal == signal or here.lossless or here.consent != "given"
+    agreed = here.consent == "given" or (
+        here.consent == "absent" and missing("absent", here.terms, here.risk, here.arrived) is None
+    )
+    return earlier.signal == signal or here.lossless or not agreed
 
 
 def _unheard(signal: str, how: Landing, seen: list[tuple[Kin, Process]]) -> str:
@@ -179,7 +292,7 @@ def _unheard(signal: str, how: Landing, seen: list[tuple[Kin, Process]]) -> str:
 
 
 def _cost(
-    signal: str, to: str, how: Landing, reached: tuple[Kin, ...], here: Standing
+    signal: str, to: str, how: Lands | None, reached: tuple[Kin, ...], rung: Rung, here: Standing
 ) -> str | None:
     """Why this may lose work, or None where it cannot."""
     names = ", ".join(str(kin.pid) for kin in reached)
@@ -188,11 +301,13 @@ def _cost(
     if how == "fatal":
         return "no handler; it would end the job at once, unsaved."
     again = [kin for kin in reached if kin.id in here.heard or kin.id in here.past]
-    if again:
+    if again and not (rung.again and rung.lossless):
         pids = ", ".join(str(kin.pid) for kin in again)
         return f"{pids} has heard a signal already; a second one may cut its save."
     if to != "trainers":
         return f"it reaches more than the trainers ({to}: {names}), which may cost the checkpoint."
+    if rung.does in ("run", "keys") and not rung.lossless:
+        return "nobody vouches for what it does (`lossless: true` on the rung); it may lose work."
     return None
 
 

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from fleetstop.core.consent import Question
 from fleetstop.core.holds import Why
 from fleetstop.core.rungs import Send, Skip, WatchOn
 
@@ -31,6 +32,29 @@ class Held(Struct, frozen=True):
     over_wait: bool
 
 
+class Ask(Struct, frozen=True):
+    """Somebody's yes is needed. It comes with every look while the question is open, with the
+    facts of that look; the answer goes back through `answered`."""
+
+    question: Question
+
+
+class Withdraw(Struct, frozen=True):
+    """The open question has no object any more; whatever is answered to it counts for nothing."""
+
+    question: Question
+    reason: str
+
+
+class Arrived(Struct, frozen=True):
+    """The checkpoint that an await rung waited for; `name` None: it did not come in time."""
+
+    rung: int
+    name: str | None
+    age_s: float | None
+    waited_s: float
+
+
 class End(Struct, frozen=True):
     """The climb is over. `refused`: nothing was sent and only consent was missing;
     `hold_over`: the hold ran out and a lossless ladder does not go past it."""
@@ -39,4 +63,4 @@ class End(Struct, frozen=True):
     reason: str
 
 
-Step: TypeAlias = Enter | Send | Skip | WatchOn | Held | Wait | End
+Step: TypeAlias = Enter | Send | Skip | WatchOn | Held | Ask | Withdraw | Arrived | Wait | End

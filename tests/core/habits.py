@@ -16,7 +16,7 @@ from fleetstop.core.ladder import End, Ladder, Step, Wait, begin, observe, was_s
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Hold, Playbook, Rung, parse_ladder
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
-from fleetstop.core.rungs import Consent, Send, Skip, WatchOn
+from fleetstop.core.rungs import Consent, Send, Skip, WatchOn, requests
 from fleetstop.core.signals import NUMBERS, Masks
 from fleetstop.core.verdict import Judged, Look, judge
 
@@ -395,12 +395,6 @@ def climb(
         assert world.now - began < LONGEST_S, "it never ends"
         before = look
         world.advance(LOOK_S)
-
-
-def requests(playbook: Playbook, stop_signal: str) -> tuple[str, ...]:
-    """The signals this playbook asks with, KILL aside."""
-    said = {stop_signal if r.signal == "stop_signal" else r.signal for r in playbook.ladder}
-    return tuple(sorted(said - {"KILL"}))
 
 
 def rung(text: str) -> Rung:

@@ -25,10 +25,9 @@ from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Hold, Playbook, Rung, To
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
-from fleetstop.core.rungs import Consent, Send
+from fleetstop.core.rungs import Consent, Send, requests
 from fleetstop.core.signals import NUMBERS, Masks
 from fleetstop.core.verdict import Judged, Look, judge
-from tests.core.habits import requests
 
 # One look costs so long at the most here; a step of the climb is never finer than that.
 LATE_S = 0.3

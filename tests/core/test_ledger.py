@@ -132,7 +132,7 @@ def test_what_was_heard_is_read_by_every_later_run() -> None:
         me="since 200; send 1 TERM heard 210 26982:4711",
     )
     own = frozenset({("me", 1)})
-    assert heard_before(found, frozenset({ME, OTHER}))[ME] == Heard("me", "TERM", 90.0)
+    assert heard_before(found, frozenset({ME, OTHER}))[ME] == Heard("me", "TERM", 90.0, times=2)
     assert heard_before(found, frozenset({ME, OTHER}), own) == {
         ME: Heard("a", "INT", 240.0),
         OTHER: Heard("b", "INT", 210.0),

@@ -1,0 +1,179 @@
+"""Where a job stands on its ladder: all that is remembered from look to look, and small moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from fleetstop.core.consent import Consent, Question, Terms
+from fleetstop.core.family import Family
+from fleetstop.core.holds import HoldClock
+from fleetstop.core.ledger import Heard
+from fleetstop.core.playbook import Hold, Playbook
+from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.risk import AtRisk
+from fleetstop.core.rungs import Send, Skip, Standing, WatchOn
+from fleetstop.core.signals import NUMBERS
+from fleetstop.core.verdict import Judged, Mark
+
+
+class Ladder(Struct, frozen=True):
+    """`entered_at`: when the rung it stands on was entered. `base`: the checkpoint that an await
+    rung wants a newer one than. `asking`: the question that is open; `agreed` what a yes was
+    said to, `declined` the rungs that got a no."""
+
+    playbook: Playbook
+    family: Family
+    stop_signal: str
+    consent: Consent
+    past: dict[ProcessId, Heard] = {}
+    terms: Terms = Terms()
+    tmux: bool = False
+    checkpoints: bool = True
+    rung: int = 0
+    entered: bool = False
+    entered_at: float | None = None
+    base: AtRisk | None = None
+    arrived: bool = False
+    calm_since: float | None = None
+    sent_at: float | None = None
+    clock: HoldClock | None = None
+    marks: dict[ProcessId, Mark] = {}
+    sent: tuple[Send, ...] = ()
+    watched: tuple[WatchOn, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    headless_since: float | None = None
+    trained_until: float | None = None
+    asking: Question | None = None
+    agreed: frozenset[tuple[object, ...]] = frozenset()
+    declined: frozenset[int] = frozenset()
+
+    @property
+    def touched(self) -> bool:
+        """A signal was sent, by this run or by the one it watches on for."""
+        return bool(self.sent or self.watched)
+
+    @property
+    def hold(self) -> Hold | None:
+        """Whoever agreed to a limited loss has not agreed to cutting a save."""
+        if self.playbook.hold is None and self.terms.limited and self.consent == "absent":
+            return Hold()
+        return self.playbook.hold
+
+
+class Facts(Struct, frozen=True):
+    """One look, as the ladder is shown it."""
+
+    tree: ProcessTree
+    judged: Judged
+    risk: AtRisk | None = None
+
+
+def moved(ladder: Ladder, **changes: object) -> Ladder:
+    return msgspec.structs.replace(ladder, **changes)
+
+
+def next_rung(ladder: Ladder) -> Ladder:
+    return moved(
+        ladder,
+        rung=ladder.rung + 1,
+        entered=False,
+        entered_at=None,
+        base=None,
+        sent_at=None,
+        calm_since=None,
+    )
+
+
+def standing_of(
+    ladder: Ladder, tree: ProcessTree, *, risk: AtRisk | None = None, verdict: str | None = None
+) -> Standing:
+    return Standing(
+        family=ladder.family,
+        tree=tree,
+        stop_signal=ladder.stop_signal,
+        lossless=ladder.playbook.lossless,
+        consent=ladder.consent,
+        past=ladder.past,
+        heard=frozenset(ladder.marks),
+        terms=ladder.terms,
+        risk=risk,
+        verdict=verdict,
+        asked=len(ladder.sent) + len(ladder.watched),
+        declined=ladder.declined,
+        tmux=ladder.tmux,
+        arrived=ladder.arrived,
+    )
+
+
+def was_sent(ladder: Ladder, send: Send, tree: ProcessTree, now: float) -> Ladder:
+    """The signal is out: its rung's wait begins, and who heard it is remembered."""
+    # `send.landing` is the worst of them: in a fatal burst one may live on that heard it
+    heard = {kin.id for kin in send.recipients if _may_hear(tree.get(kin.id), send)}
+    return moved(
+        ladder,
+        sent=(*ladder.sent, send),
+        marks={**ladder.marks, **marks_of(tree, heard)},
+        sent_at=now,
+        clock=None,
+        calm_since=None,
+        rung=send.rung,
+        headless_since=now if ladder.headless_since is not None else None,
+    )
+
+
+def _may_hear(process: Process | None, send: Send) -> bool:
+    """Now, or once it lets go of a mask; a blocked signal waits. An ask reaches any of them."""
+    if process is None or send.landing == "asked":
+        return process is not None
+    return process.landing(send.signal) in ("heard", "blocked", None)
+
+
+def marks_of(tree: ProcessTree, ids: set[ProcessId]) -> dict[ProcessId, Mark]:
+    marks = {}
+    for each in ids:
+        process = tree.get(each)
+        if process is not None:
+            ignored = process.masks.ignored if process.masks else 0
+            marks[each] = Mark(ignored=ignored, ticks=process.ticks)
+    return marks
+
+
+def watching_on(ladder: Ladder, decision: WatchOn, tree: ProcessTree, now: float) -> Ladder:
+    heard = {kin.id: decision.heard for kin in decision.recipients}
+    marks = earlier_marks(tree, heard)
+    return moved(
+        ladder,
+        watched=(*ladder.watched, decision),
+        marks={**ladder.marks, **marks},
+        sent_at=now,
+        clock=None,
+    )
+
+
+def heard_meanwhile(ladder: Ladder, late: Mapping[ProcessId, Heard]) -> Ladder:
+    """Another run has signalled since this ladder began: it counts like any earlier one."""
+    return moved(ladder, past={**ladder.past, **late}, calm_since=None)
+
+
+def earlier_marks(tree: ProcessTree, past: Mapping[ProcessId, Heard]) -> dict[ProcessId, Mark]:
+    """Marks of those who heard an earlier run: what they heard, they did not ignore then."""
+    marks = {}
+    for each, mark in marks_of(tree, set(past)).items():
+        number = NUMBERS.get(past[each].signal)  # None: an ask that was no signal
+        bit = 0 if number is None else 1 << (number - 1)
+        marks[each] = Mark(ignored=mark.ignored & ~bit, ticks=mark.ticks)
+    return marks
+
+
+def answered(ladder: Ladder, yes: bool) -> Ladder:
+    """The open question got its answer. A yes sends nothing yet: two fresh looks come first."""
+    question = ladder.asking
+    if question is None:
+        return ladder
+    ladder = moved(ladder, asking=None, calm_since=None)
+    if yes:
+        return moved(ladder, agreed=ladder.agreed | {question.key})
+    return moved(ladder, declined=ladder.declined | {question.rung})
