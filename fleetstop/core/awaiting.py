@@ -1,4 +1,4 @@
-"""The rung that waits for a checkpoint: what counts as one, for how long, and what if none comes."""
+"""The rung that waits for a checkpoint: what counts as one, how long, and what if none comes."""
 
 from __future__ import annotations
 

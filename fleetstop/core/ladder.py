@@ -90,16 +90,16 @@ def observe(
     ladder, steps = _observe(ladder, Facts(tree, judged, risk), now)
     question = next((step.question for step in steps if isinstance(step, Ask)), None)
     if was is not None and (question is None or question.key != was.key):
-        steps = (Withdraw(was, _why_withdrawn(steps)), *steps)
+        steps = (Withdraw(was, _why_withdrawn(ladder, steps)), *steps)
     return moved(ladder, asking=question), steps
 
 
-def _why_withdrawn(steps: tuple[Step, ...]) -> str:
-    for step in steps:
-        if isinstance(step, End) and step.how == "gone":
-            return "the job has ended"
-        if isinstance(step, Held) and step.why == "saving":
-            return "a checkpoint is being written"
+def _why_withdrawn(ladder: Ladder, steps: tuple[Step, ...]) -> str:
+    if any(isinstance(step, Held) and step.why == "saving" for step in steps):
+        return "a checkpoint is being written"
+    gone = any(isinstance(step, End) and step.how == "gone" for step in steps)
+    if gone or ladder.headless_since is not None:
+        return "the job has ended"
     return "the job is no longer as it was when this was asked"
 
 

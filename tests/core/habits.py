@@ -6,16 +6,30 @@ real life. `climb` drives the real ladder with the real judge until it ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from fleetstop.core.family import Family, find
 from fleetstop.core.inventory import Match
-from fleetstop.core.ladder import End, Ladder, Step, Wait, begin, observe, was_sent
+from fleetstop.core.consent import Question, Terms
+from fleetstop.core.ladder import (
+    Ask,
+    End,
+    Ladder,
+    Step,
+    Wait,
+    Withdraw,
+    answered,
+    begin,
+    observe,
+    was_sent,
+)
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Hold, Playbook, Rung, parse_ladder
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
+from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Consent, Send, Skip, WatchOn, requests
 from fleetstop.core.signals import NUMBERS, Masks
 from fleetstop.core.verdict import Judged, Look, judge
@@ -61,9 +75,12 @@ class Habit(Struct, frozen=True):
     files_seen: bool = True
     linger_s: float = 0.5  # how long it outlives its parent; wrapper: its last child
     survives_kill: bool = False  # in D
+    obeys_asks: tuple[str, ...] = ()  # TOUCH, RUN, KEYS: it saves and leaves
+    drains: bool = False  # a server: the first signal drains, the second ends it
 
 
 POLITE = Habit()
+DRAINS = Habit(drains=True, saves=False)
 DEAF = Habit(hears=(), ignores=("INT", "QUIT"))
 DEAF_SAVES_ON_TERM = Habit(hears=("TERM",), ignores=("INT", "QUIT"))
 IGNORES_ALL = Habit(hears=(), ignores=("INT", "TERM"))
@@ -92,6 +109,7 @@ class Actor:
         self.heard: list[str] = []
         self.queued: list[str] = []
         self.saved = self.lost = False
+        self.draining = False
 
     def phase(self, now: float) -> Phase:
         if self.died is not None:
@@ -144,6 +162,12 @@ class Actor:
                 self.lost = self.lost or self.saving(now)
                 self.died = now
 
+    def ask(self, word: str, now: float) -> None:
+        """Something else than a signal: a stop file, a command, keys."""
+        self.heard.append(word)
+        if self.died is None and word in self.habit.obeys_asks:
+            self._leave(now)
+
     def saving(self, now: float) -> bool:
         return self.phase(now) in ("memory", "file") or self.in_periodic(now)
 
@@ -151,6 +175,12 @@ class Actor:
         self.heard.append(signal)
         if not self.habit.obeys:
             return
+        if self.habit.drains and not self.draining:
+            self.draining = True
+            return
+        self._leave(now)
+
+    def _leave(self, now: float) -> None:
         # measured (facts on signals, 8): the file is cut and the old checkpoint gone with it
         if self.asked is not None or self.in_periodic(now):
             self.lost = True
@@ -226,6 +256,8 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.actors: list[Actor] = []
+        self.complete: list[float] = []  # when checkpoints were whole
+        self.risk_seen, self.known_format, self.ours = True, True, True
         self.strangers = [
             Actor(90, 1, ("sshd",), SHELL),
             Actor(91, 1, ("vim", "train.py"), SHELL),
@@ -264,7 +296,9 @@ class World:
     def send(self, send: Send) -> None:
         for kin in send.recipients:
             for each in (*self.actors, *self.strangers):
-                if each.id == kin.id:
+                if each.id == kin.id and send.does != "signal":
+                    each.ask(send.signal, self.now)
+                elif each.id == kin.id:
                     each.receive(send.signal, self.now)
                     if send.resume:
                         each.receive("CONT", self.now)
@@ -276,7 +310,27 @@ class World:
         return ProcessTree({each.id.pid: each for each in everybody}, uptime=self.now)
 
     def look(self, *, trains_on: bool = False) -> Look:
-        return Look(at=self.now, tree=self.tree(), trains_on=trains_on)
+        return Look(at=self.now, tree=self.tree(), trains_on=trains_on, risk=self.risk())
+
+    def risk(self) -> AtRisk | None:
+        """By the checkpoints that are whole now; a periodic save is one when it ends."""
+        if not self.risk_seen:
+            return None
+        done = [(at, f"step_{n}") for n, at in enumerate(self.complete)]
+        for each in self.actors:
+            if not each.lost:
+                done += [
+                    (end, f"own_{n}")
+                    for n, (_, end) in enumerate(each.habit.periodic)
+                    if end <= self.now and (each.died is None or end <= each.died)
+                ]
+        made = max(((at, name) for at, name in done if at <= self.now), default=None)
+        if made is None:
+            return AtRisk()
+        age = self.now - made[0]
+        return AtRisk(
+            name=made[1], age_s=age, known_format=self.known_format, ours=self.ours, size=1
+        )
 
     @property
     def shrugged(self) -> bool:
@@ -314,6 +368,8 @@ class Climbed(Struct):
     ladder: Ladder
     began: float
     ended: float
+    asked: list[tuple[float, Question]] = []
+    withdrawn: list[tuple[float, Withdraw]] = []
 
     @property
     def sends(self) -> list[Send]:
@@ -349,6 +405,30 @@ class Climbed(Struct):
         }
 
 
+class Person:
+    """Somebody at a terminal, who takes a while."""
+
+    def __init__(self, answers: Sequence[tuple[float, bool]]) -> None:
+        self.left = list(answers)
+        self.due: float | None = None
+
+    def hear(self, now: float) -> None:
+        if self.due is None:
+            self.due = now + self.left[0][0] if self.left else FOREVER
+
+    def says(self, now: float) -> bool | None:
+        if self.due is None or now < self.due:
+            return None
+        self.due = None
+        return self.left.pop(0)[1]
+
+    def forget(self) -> None:
+        """Withdrawn before it was answered."""
+        if self.due is not None and self.left:
+            self.left.pop(0)
+        self.due = None
+
+
 def climb(
     world: World,
     playbook: Playbook,
@@ -359,14 +439,38 @@ def climb(
     family: Family | None = None,
     checkpoints: str | None = CHECKPOINTS,
     most_s: float = 1e9,
+    terms: Terms | None = None,
+    answers: Sequence[tuple[float, bool]] = (),
+    tmux: bool = False,
 ) -> Climbed:
-    """To the ladder's end, or until `most_s` (Ctrl-C, told as an End `trainers_alive`)."""
+    """To the ladder's end, or until `most_s` (Ctrl-C, told as an End `trainers_alive`).
+
+    `answers`: to each question so many seconds after it was asked; where none is left, nobody
+    answers.
+    """
     ladder = begin(
-        playbook, family or world.family(), stop_signal=stop_signal, consent=consent, past=past
+        playbook,
+        family or world.family(),
+        stop_signal=stop_signal,
+        consent=consent,
+        past=past,
+        terms=terms or Terms(asks=bool(answers)),
+        tmux=tmux,
+        checkpoints=checkpoints is not None,
     )
     steps: list[tuple[float, Step]] = []
     looks: list[tuple[float, Judged]] = []
+    person = Person(answers)
     began, before = world.now, None
+
+    def climbed(end: End) -> Climbed:
+        asked = [(at, step.question) for at, step in steps if isinstance(step, Ask)]
+        first = [
+            each for n, each in enumerate(asked) if n == 0 or asked[n - 1][1].key != each[1].key
+        ]
+        gone = [(at, step) for at, step in steps if isinstance(step, Withdraw)]
+        return Climbed(end, steps, looks, ladder, began, world.now, first, gone)
+
     while True:
         trains_on = ladder.touched and world.shrugged
         look = world.look(trains_on=trains_on)
@@ -379,19 +483,24 @@ def climb(
             heard=ladder.marks,
         )
         looks.append((world.now, judged))
-        ladder, todo = observe(ladder, look.tree, judged, world.now)
+        if (said := person.says(world.now)) is not None:
+            ladder = answered(ladder, said)
+        ladder, todo = observe(ladder, look.tree, judged, world.now, look.risk)
         for step in todo:
             steps.append((world.now, step))
-            if isinstance(step, Send):
+            if isinstance(step, Ask):
+                person.hear(world.now)
+            elif isinstance(step, Withdraw):
+                person.forget()
+            elif isinstance(step, Send):
                 world.send(step)
                 ladder = was_sent(ladder, step, look.tree, world.now)
             elif isinstance(step, Wait):
                 world.advance(step.seconds)
             elif isinstance(step, End):
-                return Climbed(step, steps, looks, ladder, began, world.now)
+                return climbed(step)
         if world.now - began > most_s:
-            end = End("trainers_alive", "interrupted")
-            return Climbed(end, steps, looks, ladder, began, world.now)
+            return climbed(End("trainers_alive", "interrupted"))
         assert world.now - began < LONGEST_S, "it never ends"
         before = look
         world.advance(LOOK_S)
