@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from fleetstop.core.report import GpuRecord, Member, Outcome, PlannedStep, Report
+from fleetstop.core.risk import AtRisk
 from fleetstop.core.signals import Landing
 
 
@@ -111,7 +112,10 @@ class RungSkipped(Event, frozen=True, tag="rung_skipped"):
 
 
 class SignalSent(Event, frozen=True, tag="signal_sent"):
-    """`pids`: the container's numbers. `continued`: CONT followed, they were suspended."""
+    """`pids`: the container's numbers. `continued`: CONT followed, they were suspended.
+
+    `signal` RUN, TOUCH or KEYS: another ask, with the landing `asked`; `argument` is what was
+    run, touched or typed."""
 
     signal: str
     to: str
@@ -120,6 +124,49 @@ class SignalSent(Event, frozen=True, tag="signal_sent"):
     landing: str
     wait_s: float | None
     continued: bool = False
+    argument: str = ""
+
+
+class CommandEnded(Event, frozen=True, tag="command_ended"):
+    """What a `run` rung's command came to: `how` is its exit status, `late` (ended when the
+    rung's wait was over), `lost` (killed by another) or `unseen`; `line` its last words."""
+
+    how: str
+    line: str
+
+
+class Asked(Event, frozen=True, tag="asked"):
+    """A question is open. `about` consent: may this be sent; stop_signal: which of `choices`
+    makes the job save. `risk`: the newest complete checkpoint, null where unknown. `saves`:
+    what is being written at this moment."""
+
+    about: Literal["consent", "stop_signal"]
+    signal: str
+    to: str
+    pids: tuple[int, ...]
+    landing: str
+    reason: str
+    verdict: str | None
+    saves: tuple[str, ...]
+    risk: AtRisk | None
+    choices: tuple[str, ...] = ()
+
+
+class Answered(Event, frozen=True, tag="answered"):
+    """`answer`: yes, no or withdrawn; to the question for the stop signal its name, or no.
+    `reason`: why it was withdrawn."""
+
+    answer: str
+    signal: str
+    reason: str | None = None
+
+
+class CheckpointAwaited(Event, frozen=True, tag="checkpoint_awaited"):
+    """The newer checkpoint an await rung waited for; `name` null: it did not come in time."""
+
+    name: str | None
+    age_s: float | None
+    waited_s: float
 
 
 class WatchedOn(Event, frozen=True, tag="watched_on"):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 from fleetstop.core.commands import Answer, Command
+from fleetstop.core.consent import Choice, Question
 from fleetstop.errors import FleetstopError
+
+Confirm: TypeAlias = Callable[[Question], Awaitable[bool]]
+"""Asks somebody whether this may be sent. It is cancelled when the question is withdrawn."""
+Choose: TypeAlias = Callable[[Choice], Awaitable[str | None]]
+"""Asks somebody which of these signals makes the job save; None: neither, or not known."""
 
 
 class Clock(Protocol):

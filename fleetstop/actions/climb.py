@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from fleetstop import events
 from fleetstop.actions import looks
+from fleetstop.actions.asking import Asking, Desk
+from fleetstop.actions.asks import Asks
 from fleetstop.actions.files import JobFiles
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.lock import Answered, Lock
+from fleetstop.actions.narrate import narrate, pids_of
 from fleetstop.actions.telling import Scope
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.joblog import LogTail, trains_on
 from fleetstop.core.ladder import (
+    Arrived,
+    Ask,
     End,
     Enter,
     Held,
     Ladder,
     Step,
     Wait,
+    Withdraw,
+    answered,
     earlier_marks,
     heard_meanwhile,
+    left_out,
     observe,
     was_sent,
 )
-from fleetstop.core.playbook import FOREVER
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.report import SignalRecord
@@ -43,9 +50,13 @@ _TORN_TRIES = 25
 class Climb:
     """One climb, from the first look to the ladder's end. Keeps what verifying needs."""
 
-    def __init__(self, scope: Scope, scene: Scene, ladder: Ladder, lock: Lock) -> None:
+    def __init__(
+        self, scope: Scope, scene: Scene, ladder: Ladder, lock: Lock, desk: Desk | None = None
+    ) -> None:
         self._scope = scope
         self._lock = lock
+        self._asking = Asking(desk or Desk(), scope)
+        self._asks = Asks(scope)
         self._changed = 0
         self._torn = 0
         self._gone: set[ProcessId] = set()
@@ -77,16 +88,28 @@ class Climb:
 
     async def run(self) -> End:
         """Until the ladder ends. The first look is the one that found the job."""
+        try:
+            end = await self._climbed()
+            await self._asks.poll()
+            return end
+        finally:
+            await self._asking.close()
+
+    async def _climbed(self) -> End:
         self.judged = self._judge(None, self.look)
         while True:
+            if (yes := self._asking.answer()) is not None:
+                self.ladder = answered(self.ladder, yes)
+            now = self._scope.clock.now()
             self.ladder, steps = observe(
-                self.ladder, self.look.tree, self.judged, self._scope.clock.now()
+                self.ladder, self.look.tree, self.judged, now, self.look.risk
             )
             self._tell_exits()
             for step in steps:
                 if (end := await self._do(step)) is not None:
                     return end
             await self._lock.stamp()
+            await self._asks.poll()
             before, self.look = self.look, await self._look_again()
             was, self.judged = self.judged, self._judge(before, self.look)
             if self.judged.verdict != was.verdict:
@@ -95,41 +118,21 @@ class Climb:
             self.files.remember(self.family, self.look.tree)
 
     async def _do(self, step: Step) -> End | None:
-        tell = self._scope.teller.tell
         match step:
-            case Enter():
-                wait = _finite(step.wait_s)
-                tell(
-                    events.RungEntered,
-                    rung=step.rung,
-                    signal=step.signal,
-                    to=step.to,
-                    wait_s=wait,
-                )
-            case Skip():
-                tell(
-                    events.RungSkipped,
-                    rung=step.rung,
-                    signal=step.signal,
-                    landing=step.landing,
-                    pids=step.pids,
-                    reason=step.reason,
-                )
+            case Enter() | Skip() | Arrived():
+                narrate(self._scope.teller, step)
             case WatchOn():
                 # what is new from here on came after the earlier run's signal
                 self.log_at_signal = self.log_at_signal or self.files.log
                 self.listing_at_signal = self.listing_at_signal or self.files.latest
                 self.watched_at = self._scope.clock.now()
-                tell(
-                    events.WatchedOn,
-                    signal=step.signal,
-                    pids=_pids(step.recipients),
-                    by_run=step.heard.run,
-                    ago_s=step.heard.ago_s,
-                    wait_s=_finite(step.wait_s),
-                )
+                narrate(self._scope.teller, step)
             case Held():
                 self._tell_hold(step)
+            case Ask():
+                self._asking.ask(step.question)
+            case Withdraw():
+                await self._asking.withdraw(step.reason)
             case Wait():
                 await self._wait(step.seconds)
             case Send():
@@ -167,23 +170,41 @@ class Climb:
         place = self._scope.place
         if self._scope.target.vmid is not None and await place.is_frozen():
             raise place.frozen_error()
-        answered = await self._out(send)
-        if answered.heard:
-            self.ladder = heard_meanwhile(self.ladder, answered.heard)
-        elif answered.refused is not None:
+        if send.does != "signal" and not await self._can_ask(send):
+            return
+        out = await self._out(send)
+        if out.heard:
+            self.ladder = heard_meanwhile(self.ladder, out.heard)
+        elif out.refused is not None:
             self._changed += 1
             if self._changed > _CHANGED_TRIES:
-                text = f"{send.signal} was not sent: {answered.refused}, again and again"
+                text = f"{send.signal} was not sent: {out.refused}, again and again"
                 raise RemoteFailed(text)
         else:
-            self._note_sent(send, answered.doubt)
+            self._note_sent(send, out.doubt)
+
+    async def _can_ask(self, send: Send) -> bool:
+        """Before its line is written, so that a trainer that cannot be asked is not marked."""
+        try:
+            await self._asks.ready(send, self.look.tree)
+        except RemoteFailed as exc:
+            self.ladder, skip = left_out(self.ladder, send, exc.message)
+            await self._do(skip)
+            return False
+        return True
+
+    async def _deliver(self, send: Send, go: Callable[[], bool]) -> Answered:
+        """The line and the signal; or the line, and then what is no signal."""
+        out = await self._lock.send(send, self.look.tree, self.ladder.past, go)
+        if send.does == "signal" or not out.out:
+            return out
+        return Answered(doubt=await self._asks.do(send))
 
     async def _out(self, send: Send) -> Answered:
         """The send itself. An interruption waits for its answer, so that it can be told, and
         keeps it from going out where it has not yet."""
         go = [True]
-        work = self._lock.send(send, self.look.tree, self.ladder.past, lambda: go[0])
-        task = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(self._deliver(send, lambda: go[0]))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -209,8 +230,10 @@ class Climb:
             self._note_sent(send, task.result().doubt)
 
     def _doubt(self, send: Send, why: str) -> None:
-        pids = ", ".join(str(pid) for pid in _pids(send.recipients))
+        pids = ", ".join(str(pid) for pid in pids_of(send.recipients))
         text = f"{send.signal} to {pids} may have been sent: {why}"
+        if send.does != "signal":
+            text = f"{send.signal} for {pids} may not have reached it: {why}"
         self.doubts.append(self._scope.teller.finding(text))
 
     def _note_sent(self, send: Send, doubt: str | None) -> None:
@@ -229,21 +252,12 @@ class Climb:
             SignalRecord(
                 signal=send.signal,
                 to=send.to,
-                pids=_pids(send.recipients),
+                pids=pids_of(send.recipients),
                 landing=send.landing,
                 at=self._scope.clock.wall(),
             )
         )
-        self._scope.teller.tell(
-            events.SignalSent,
-            signal=send.signal,
-            to=send.to,
-            pids=_pids(send.recipients),
-            host_pids=tuple(kin.id.pid for kin in send.recipients),
-            landing=send.landing,
-            wait_s=_finite(send.wait_s),
-            continued=send.resume,
-        )
+        narrate(self._scope.teller, send)
 
     async def _look_again(self) -> Look:
         """Host and container at once: they are two shells. Raises ContainerFrozen."""
@@ -306,11 +320,3 @@ class Climb:
             self._scope.teller.tell(
                 events.Holding, why=held.why, evidence=held.evidence, over_wait=held.over_wait
             )
-
-
-def _pids(recipients: tuple[Kin, ...]) -> tuple[int, ...]:
-    return tuple(kin.pid for kin in recipients)
-
-
-def _finite(seconds: float) -> float | None:
-    return None if seconds == FOREVER else seconds

@@ -143,10 +143,11 @@ class Lock:
         words = [self._where, self._run.id, f"{number}@{latest}", send.signal, send.landing]
         words += ["cont" if send.resume else "-", self._scope]
         for kin in send.recipients:
-            words += _words(kin, tree, checked=send.signal != "KILL")
+            words += _words(kin, tree, checked=send.signal != "KILL" and send.does == "signal")
         self._own |= {(self._run.id, number)}
         self._next += 1
-        answer = await self._shell.run(Command("send", tuple(words), changes=True))
+        verb = "send" if send.does == "signal" else "note"
+        answer = await self._shell.run(Command(verb, tuple(words), changes=True))
         text = answer.data.decode("ascii", "replace").strip()
         if answer.status in (10, 11, 12):
             return Answered(refused=f"changed just before the signal: {text}")

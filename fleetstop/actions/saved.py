@@ -224,7 +224,7 @@ def _lossy_end(
 ) -> str:
     """A save between two signals may have been the answer to the first, or a periodic one: that
     cannot be told, so what happened is told."""
-    sent, first = climb.ladder.sent, climb.listing_at_first
+    sent, first, by = climb.ladder.sent, climb.listing_at_first, climb.ladder.agreed_by
     whole = record is not None and record.complete
     again = len(sent) > 1 and whole and not climb.trained_on
     if newest is not None and again and isinstance(first, Listing):
@@ -232,10 +232,10 @@ def _lossy_end(
         if any((e.path, e.inode, e.size, e.mtime) not in old for e in newest.files):
             when = "" if age is None else f", {minutes(age)} before that"
             return (
-                f"ended by {sent[-1].signal}, as agreed with --force; {newest.name} was written "
+                f"ended by {sent[-1].signal}, as agreed {by}; {newest.name} was written "
                 f"after {sent[0].signal}{when}"
             )
-    return f"ended by {sent[-1].signal} without a save, as agreed with --force; {lost}"
+    return f"ended by {sent[-1].signal} without a save, as agreed {by}; {lost}"
 
 
 def _age_at_signal(climb: Climb, now: float, record: CheckpointRecord | None) -> float | None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import refusals, verify
+from fleetstop.actions.asking import Desk, signal_said
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
@@ -27,6 +28,7 @@ from fleetstop.actions.present import (
 )
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.telling import Scope
+from fleetstop.core.consent import Terms
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
 from fleetstop.core.ledger import heard_before, holder
@@ -40,19 +42,24 @@ from fleetstop.errors import CouldNotLook, FleetstopError, Refused
 
 
 class Wish(Struct, frozen=True):
-    """What was asked: the playbook, consent, and a stop signal named on the command line."""
+    """What was asked: the playbook, consent with its terms, and a stop signal named on the
+    command line."""
 
     playbook: Playbook
     consent: Consent
+    terms: Terms = Terms()
     graceful: bool = False
     signal: str | None = None
     dry_run: bool = False
 
 
-async def stop(scope: Scope, wish: Wish) -> Outcome:
-    """Never raises for what a job or a host can do: that is the outcome. A bug is raised."""
+async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
+    """Never raises for what a job or a host can do: that is the outcome. A bug is raised.
+
+    `desk`: who may be asked; the same for all targets, so that one question is open at a time.
+    """
     started = scope.clock.now()
-    attempt = _Attempt(scope, wish)
+    attempt = _Attempt(scope, wish, desk or Desk())
     try:
         outcome = await attempt.run()
     except Refused as exc:
@@ -101,9 +108,11 @@ def _goodbye(family: Family) -> tuple[str, ...]:
 class _Attempt:
     """One attempt, with what is known so far, so that every way out can tell it."""
 
-    def __init__(self, scope: Scope, wish: Wish) -> None:
+    def __init__(self, scope: Scope, wish: Wish, desk: Desk) -> None:
         self._scope = scope
         self._wish = wish
+        self._desk = desk
+        self._said: str | None = None
         self._lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
         self._scene: Scene | None = None
         self._family: Family | None = None
@@ -124,8 +133,12 @@ class _Attempt:
         refusals.ambiguous(target, scene.found, families)
         family = self._family = families[0]
         refusals.untouchable(target, family, scene.tree)
-        ladder = await self._ladder(scene, family)
-        self._climb = Climb(self._scope, scene, ladder, self._lock)
+        signal = self._signal(scene, family)
+        if signal is None:
+            self._said = await signal_said(self._desk, self._scope, family, self._wish.dry_run)
+            return await self.run()  # that took its time: everything is looked at anew
+        ladder = await self._ladder(scene, family, signal)
+        self._climb = Climb(self._scope, scene, ladder, self._lock, self._desk)
         self._scope.teller.tell(
             events.Located,
             **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
@@ -157,7 +170,15 @@ class _Attempt:
             reason += f"; but {strangers} holds a GPU here: is it the job under another name?"
         return self.outcome("not_running", reason=reason)
 
-    async def _ladder(self, scene: Scene, family: Family) -> Ladder:
+    def _signal(self, scene: Scene, family: Family) -> str | None:
+        """What makes it save; None: both are heard and nobody has said which."""
+        job = self._scope.target.job
+        said = self._wish.signal or (job.stop_signal if job else None) or self._said
+        found = said or choose_stop_signal(family, scene.tree)
+        asked = any(rung.signal == "stop_signal" for rung in self._wish.playbook.ladder)
+        return found if found is not None or asked else "INT"
+
+    async def _ladder(self, scene: Scene, family: Family, signal: str) -> Ladder:
         """Takes the lock and reads what the trainers have heard; a dry run only reads."""
         if self._wish.dry_run:
             ledger = await self._lock.read()
@@ -167,21 +188,28 @@ class _Attempt:
         else:
             ledger = await self._lock.claim()
         job = self._scope.target.job
-        signal = self._wish.signal or (job.stop_signal if job else None)
-        if signal is None:
-            signal = choose_stop_signal(family, scene.tree)
-        if signal is None and any(r.signal == "stop_signal" for r in self._wish.playbook.ladder):
-            raise refusals.both_heard(family)
         return begin(
             self._wish.playbook,
             family,
-            stop_signal=signal or "INT",
+            stop_signal=signal,
             consent=self._wish.consent,
             past=heard_before(ledger, family.ids),
+            terms=self._terms(),
+            tmux=bool(job and job.match.tmux),
+            checkpoints=bool(job and job.checkpoints),
         )
 
+    def _terms(self) -> Terms:
+        """`--after-checkpoint` alone means to lose no more than the job calls nothing."""
+        terms, job = self._wish.terms, self._scope.target.job
+        if terms.after_checkpoint and terms.max_loss_s is None and job is not None:
+            terms = msgspec.structs.replace(terms, max_loss_s=job.max_loss_s)
+        asks = self._desk.confirm is not None and not self._wish.dry_run
+        return msgspec.structs.replace(terms, asks=asks)
+
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
-        steps = plan(ladder, scene.tree)
+        judged = first_judgement(self._scope, scene, ladder.family, ladder)
+        steps = plan(ladder, scene.tree, verdict=judged.verdict)
         self._scope.teller.tell(events.Planned, steps=steps)
         reachable = any(step.would != "skip" for step in steps)
         reason = None if reachable else "nothing on this ladder would be sent"

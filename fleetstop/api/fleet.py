@@ -3,7 +3,7 @@
     async with Fleet.load("inventory/") as fleet:
         report = await fleet.stop("ct200", graceful=True)
 
-It never prints, never exits, never asks.
+It never prints, never exits, and asks only through what it is given to ask with.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ import platformdirs
 
 from fleetstop import config, events
 from fleetstop.actions import refusals
+from fleetstop.actions.asking import Desk
 from fleetstop.actions.fleet import Action, Allowed, Crew, anything
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope
+from fleetstop.api.consent import agreed
 from fleetstop.api.machine import SystemClock, log_fault, operator
 from fleetstop.core.inventory import Inventory, Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.report import report as make_report
-from fleetstop.core.rungs import Consent
 from fleetstop.core.selection import select
 from fleetstop.errors import BadUsage, Refused
 from fleetstop.events import AnyEvent, Emit
-from fleetstop.ports import Place
+from fleetstop.ports import Choose, Confirm, Place
 from fleetstop.remote.site import Site
 from fleetstop.remote.ssh import Tunnels
 
@@ -55,6 +56,8 @@ class Fleet:
         ssh_config: Path | None = None,
         parallel: int = 20,
         named: str | None = None,
+        confirm: Confirm | None = None,
+        choose: Choose | None = None,
     ) -> None:
         self.inventory = inventory
         self._named = named
@@ -65,6 +68,7 @@ class Fleet:
         self._sites: dict[tuple[object, ...], Site] = {}
         self._listener_failed = False
         self._tunnels = Tunnels()
+        self._desk = Desk(confirm, choose)
 
     @classmethod
     def load(
@@ -74,8 +78,14 @@ class Fleet:
         emit: Emit = _nobody,
         ssh_config: Path | None = None,
         parallel: int = 20,
+        confirm: Confirm | None = None,
+        choose: Choose | None = None,
     ) -> Fleet:
         """Reads the inventory at `path`, or where the README says it is looked for.
+
+        `confirm` is asked, one question at a time, before anything that may lose work; without
+        it nobody is asked and such rungs are skipped. It is cancelled when the question is
+        withdrawn. `choose` is asked which signal makes a job save where that cannot be seen.
 
         Raises BadConfig with file, line and path of the first mistake.
         """
@@ -86,7 +96,15 @@ class Fleet:
             user_dir=Path(platformdirs.user_config_dir("fleetstop")),
         )
         named = str(path) if path is not None else None
-        return cls(inventory, emit=emit, ssh_config=ssh_config, parallel=parallel, named=named)
+        return cls(
+            inventory,
+            emit=emit,
+            ssh_config=ssh_config,
+            parallel=parallel,
+            named=named,
+            confirm=confirm,
+            choose=choose,
+        )
 
     async def __aenter__(self) -> Fleet:
         return self
@@ -129,6 +147,9 @@ class Fleet:
         *words: str,
         graceful: bool = False,
         force: bool = False,
+        max_loss: str | float | None = None,
+        after_checkpoint: bool = False,
+        at_most: str | float | None = None,
         dry_run: bool = False,
         playbook: str | None = None,
         ladder: str | None = None,
@@ -139,24 +160,30 @@ class Fleet:
         all_jobs: bool = False,
     ) -> Report:
         """Stops each target by its playbook. `force` consents to what may lose work,
-        `graceful` refuses it; without either such rungs are skipped."""
-        if graceful and force:
-            raise BadUsage(
-                "--graceful and --force contradict each other",
-                hint="--graceful never loses work; --force agrees to it. Choose one",
-            )
+        `graceful` refuses it; without either such rungs are asked for, or skipped.
+
+        `max_loss` ("10m", or seconds): consent while the newest complete checkpoint is younger.
+        `after_checkpoint`: waits for the next one, `at_most` so long, and ends the job then.
+        """
+        consent, terms = agreed(
+            graceful=graceful,
+            force=force,
+            max_loss=max_loss,
+            after_checkpoint=after_checkpoint,
+            at_most=at_most,
+        )
         try:
             targets = self.select(
                 words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
             )
         except Refused as exc:
             return self._refused(words, exc)
-        consent: Consent = "given" if force else "refused" if graceful else "absent"
         named = _stop_signal(signal)
         wishes = {
             each.name: Wish(
                 playbook=self._playbook_for(each, playbook, ladder),
                 consent=consent,
+                terms=terms,
                 graceful=graceful,
                 signal=named,
                 dry_run=dry_run,
@@ -165,7 +192,7 @@ class Fleet:
         }
 
         async def action(scope: Scope) -> Outcome:
-            return await stop(scope, wishes[scope.target.name])
+            return await stop(scope, wishes[scope.target.name], self._desk)
 
         return await self._run(
             "stop", words, targets, action, dry_run=dry_run, allowed=refusals.protected

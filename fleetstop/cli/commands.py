@@ -53,12 +53,21 @@ def status(**given: Any) -> int:
 @click.argument("targets", nargs=-1, required=True)
 @click.option("--graceful", is_flag=True, help="Never anything that may lose work.")
 @click.option("--force", is_flag=True, help="Consent to rungs that may lose work.")
+@click.option(
+    "--max-loss",
+    metavar="10m",
+    help="Consent while the newest complete checkpoint is younger than that.",
+)
+@click.option(
+    "--after-checkpoint", is_flag=True, help="Wait for the next checkpoint, then end it at once."
+)
+@click.option("--at-most", metavar="2h", help="How long --after-checkpoint waits.")
 @click.option("-n", "--dry-run", is_flag=True, help="Look and plan; send nothing.")
 @click.option("-p", "--playbook", metavar="NAME|FILE", help="Instead of the job's own.")
 @click.option("--ladder", metavar="RUNGS", help="Short form: 'INT/3m TERM/1m KILL:tree/30s'.")
 @click.option("--signal", metavar="NAME", help="The signal that makes this job save.")
 @click.option("--all-jobs", is_flag=True, help="All jobs of a container that has several.")
-@click.option("-y", "--yes", is_flag=True, hidden=True)  # no harmless question exists yet
+@click.option("-y", "--yes", is_flag=True, hidden=True)  # no question that exists is harmless
 @selection
 @adhoc
 @inventory

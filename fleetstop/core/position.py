@@ -56,6 +56,15 @@ class Ladder(Struct, frozen=True):
         return bool(self.sent or self.watched)
 
     @property
+    def agreed_by(self) -> str:
+        """How what may lose work was agreed to, for people."""
+        if self.consent == "given":
+            return "with --force"
+        if self.terms.after_checkpoint:
+            return "with --after-checkpoint"
+        return "with --max-loss" if self.terms.limited else "when asked"
+
+    @property
     def hold(self) -> Hold | None:
         """Whoever agreed to a limited loss has not agreed to cutting a save."""
         if self.playbook.hold is None and self.terms.limited and self.consent == "absent":
@@ -166,6 +175,13 @@ def earlier_marks(tree: ProcessTree, past: Mapping[ProcessId, Heard]) -> dict[Pr
         bit = 0 if number is None else 1 << (number - 1)
         marks[each] = Mark(ignored=mark.ignored & ~bit, ticks=mark.ticks)
     return marks
+
+
+def left_out(ladder: Ladder, send: Send, reason: str) -> tuple[Ladder, Skip]:
+    """It cannot be asked this way, as was found just before: nothing went out."""
+    pids = tuple(kin.pid for kin in send.recipients)
+    skip = Skip(send.rung, send.signal, send.to, pids, send.landing, reason)
+    return next_rung(moved(ladder, skipped=(*ladder.skipped, skip))), skip
 
 
 def answered(ladder: Ladder, yes: bool) -> Ladder:

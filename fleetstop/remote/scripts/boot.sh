@@ -207,8 +207,16 @@ forget() { # target run...
 # LATEST: uptime in whole seconds. A shell that was stalled must not signal when its client has
 # given up and another run has the lock. All of them or none: every identity, membership and mask is checked, then the ledger line is
 # written, then one kill. No line written, no signal sent.
-send() {
+send() { sends signal "$@"; }
+# note: the same line with the same checks for what is no signal (RUN, TOUCH, KEYS), and no kill
+note() { sends note "$@"; }
+sends() {
+  how=$1; shift
   t=$1; r=$2; n=${3%@*}; sig=$4; land=$5; cont=$6; scope=$7
+  case $how$sig in
+    noteRUN|noteTOUCH|noteKEYS) ;;
+    note*|signalRUN|signalTOUCH|signalKEYS) return 2 ;;
+  esac
   case $3 in *@*) latest=${3#*@} ;; *) latest= ;; esac
   shift 7
   pids=; ids=
@@ -232,6 +240,7 @@ send() {
   uptime || return 20
   [ -z "$latest" ] || [ "${up%.*}" -le "$latest" ] || return 13
   printf 'send %s %s %s %s%s\n' "$n" "$sig" "$land" "$up" "$ids" >>"$f" || return 20
+  [ "$how" = signal ] || { echo "noted $up 0"; return 0; }
   kill -s "$sig" $pids; k=$?
   [ "$cont" = cont ] && kill -s CONT $pids
   echo "sent $up $k"
@@ -323,6 +332,54 @@ log() { # file : now, mtime, size, then the tail
 pgrep_() { decode "$1"; LC_ALL=C.UTF-8 pgrep -f -- "$text"; }
 # panes SESSION : the PID of the first process in each pane of it, by exact name
 panes() { decode "$1"; tmux list-panes -s -t "=$text" -F '#{pane_pid}'; }
+
+# touch FILE : a stop file, in the container
+touch_() { path "$1"; touch -- "$text" || return 44; }
+
+# keys SESSION PID,PID... KEY... : types into the panes whose first process is one of these
+keys() {
+  command -v tmux >/dev/null 2>&1 || return 127
+  decode "$1"; session=$text; wanted=,$2,; shift 2
+  typed=
+  for pane in $(tmux list-panes -s -t "=$session" -F '#{pane_id}:#{pane_pid}'); do
+    case $wanted in *",${pane#*:},"*) ;; *) continue ;; esac
+    id=${pane%%:*}
+    # in copy mode keys go to the pager of tmux; -X fails where the pane is in no mode
+    tmux send-keys -t "$id" -X cancel 2>/dev/null
+    for key; do decode "$key"; tmux send-keys -t "$id" -- "$text" || return 45; done
+    typed=yes
+  done
+  [ -n "$typed" ] || return 46
+}
+
+# run MS TEXT : starts shell text in the job's place and answers at once with a directory; after
+# MS it is ended with all below it. It outlives this shell: it may be what saves the job.
+run() {
+  decode "$2"; left=$1
+  case $left in ''|*[!0-9]*) return 2 ;; esac
+  d=$(mktemp -d "${TMPDIR:-/tmp}/fleetstop-run.XXXXXX") || return 20
+  (
+    ( unset LC_ALL; trap - INT TERM; sh -c "$text"; echo $? >"$d/status" ) >"$d/out" 2>&1 </dev/null 3<&- &
+    s=; { IFS= read -r s <"/proc/$!/stat"; } 2>/dev/null
+    set -f; set -- $! ${s##*)}; set +f
+    while [ -d "$d" ] && [ ! -f "$d/status" ]; do
+      [ "$left" -gt 0 ] || { endtree "$1" "${21}"; echo late >"$d/status"; break; }
+      same "$1" "${21}" && [ -z "$dead" ] || [ -f "$d/status" ] || { echo lost >"$d/status"; break; }
+      nap 0.1 || break
+      left=$((left - 100))
+    done
+  ) >/dev/null 2>&1 3<&- &
+  echo "$d"
+}
+
+# ran DIR : its status (`late`: it was ended, `lost`: killed by another), a newline, the end of its output; 47: it still runs
+ran() {
+  path "$1"
+  case ${text##*/} in fleetstop-run.*) ;; *) return 2 ;; esac
+  [ -d "$text" ] || return 40
+  [ -s "$text/status" ] || return 47
+  cat "$text/status"; tail -c 2048 "$text/out"; rm -rf "$text"
+}
 pidfile() { path "$1"; [ -f "$text" ] || return 40; head -c 64 -- "$text"; }
 
 echo; echo ready
@@ -331,10 +388,10 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|stuck|endtree|frozen|gpus|list|ends|log|pidfile|panes)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|stuck|endtree|frozen|gpus|list|ends|log|pidfile|panes|keys|run|ran)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
-    done|pgrep) command eval '"${verb}_" "$@"' ;;
+    done|pgrep|touch) command eval '"${verb}_" "$@"' ;;
     *) false ;;
   esac
   status=$?

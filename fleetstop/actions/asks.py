@@ -1,0 +1,99 @@
+"""The asks that are no signals: a command, a stop file, keys; done in the container."""
+
+from __future__ import annotations
+
+from fleetstop import events
+from fleetstop.actions.telling import Scope
+from fleetstop.core.commands import Command
+from fleetstop.core.playbook import FOREVER
+from fleetstop.core.process import ProcessTree
+from fleetstop.core.redact import text as harmless
+from fleetstop.core.rungs import Send
+from fleetstop.errors import CouldNotLook, RemoteFailed
+from fleetstop.ports import Shell
+
+_LONGEST_S = 7 * 86400.0
+_STILL_RUNS, _NO_PANE, _NO_TMUX = 47, 46, 127
+
+
+class Asks:
+    """Of one climb. A command runs beside the looks, which `poll` it."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._running: str | None = None
+        self._panes: tuple[str, ...] = ()
+
+    async def ready(self, send: Send, tree: ProcessTree) -> None:
+        """What an ask needs, looked at before its line is written: once that stands there, the
+        trainer counts as asked. Raises RemoteFailed where it cannot be asked this way."""
+        shell = await self._scope.place.inside()
+        self._panes = await self._panes_of(shell, send, tree) if send.does == "keys" else ()
+
+    async def _panes_of(self, shell: Shell, send: Send, tree: ProcessTree) -> tuple[str, ...]:
+        """The panes below whose first process the trainers are: no neighbour's."""
+        job = self._scope.target.job
+        session = job.match.tmux if job is not None else None
+        if session is None:
+            raise RemoteFailed("the job is not found through a tmux session (match: tmux)")
+        answer = await shell.run(Command("panes", (session,)))
+        if answer.status == _NO_TMUX:
+            raise RemoteFailed("there is no tmux in the container")
+        above = {
+            process.pid
+            for kin in send.recipients
+            for process in (*tree.above(kin.id.pid), tree.get(kin.id))
+            if process is not None
+        }
+        found = tuple(
+            word
+            for word in answer.data.decode("ascii", "replace").split()
+            if word.isdigit() and int(word) in above
+        )
+        if not found:
+            raise RemoteFailed(f"no pane of the tmux session {session} holds the job")
+        return found
+
+    async def do(self, send: Send) -> str | None:
+        """After its line was written. What went wrong, as a sentence, or None."""
+        job, shell = self._scope.target.job, await self._scope.place.inside()
+        match send.does:
+            case "touch":
+                answer = await shell.run(Command("touch", (send.argument,), changes=True))
+            case "keys":
+                session = (job.match.tmux if job is not None else None) or ""
+                keys = send.argument.split()
+                words = (session, ",".join(self._panes), *keys)
+                answer = await shell.run(Command("keys", words, changes=True))
+            case _:
+                seconds = _LONGEST_S if send.wait_s == FOREVER else min(send.wait_s, _LONGEST_S)
+                words = (str(int(seconds * 1000)), send.argument)
+                answer = await shell.run(Command("run", words, changes=True))
+                self._running = answer.data.decode().strip() if answer.status == 0 else None
+        if answer.status == 0:
+            return None
+        what = harmless(send.argument, 80)
+        if answer.status == _NO_PANE:
+            return f"{what} was not typed: the pane has gone"
+        return f"{send.does} {what} failed (status {answer.status})"
+
+    async def poll(self) -> None:
+        """Tells how the command ended, if it has."""
+        if self._running is None:
+            return
+        try:
+            shell = await self._scope.place.inside()
+            answer = await shell.run(Command("ran", (self._running,), changes=True))
+        except CouldNotLook:
+            self._ended("unseen", "")
+            return
+        if answer.status == _STILL_RUNS:
+            return
+        head, _, said = answer.data.decode("utf-8", "backslashreplace").partition("\n")
+        lines = [line for line in said.splitlines() if line.strip()]
+        how = head.strip() if answer.status == 0 else "unseen"
+        self._ended(how or "unseen", harmless(lines[-1], 160) if lines else "")
+
+    def _ended(self, how: str, line: str) -> None:
+        self._running = None
+        self._scope.teller.tell(events.CommandEnded, how=how, line=line)

@@ -1,0 +1,207 @@
+"""The verbs of boot.sh that ask a job in another way than by a signal, in each shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleetstop.core.process import ProcessId
+from tests.contracts import test_boot_verbs as verbs
+from tests.contracts.test_boot_verbs import Started, ask, dead, play, still_runs, who, word
+from tests.fakes.local_channel import LocalShell
+
+kind, target, started = verbs.kind, verbs.target, verbs.started
+
+
+async def note(local: LocalShell, target: str, word_: str, *ids: ProcessId) -> tuple[int, str]:
+    words = [w for each in ids for w in (str(each.pid), str(each.start), "-", "-")]
+    answer = await ask(local, "note", target, "run", "1", word_, "asked", "-", "host", *words)
+    return answer.status, answer.data.decode()
+
+
+@pytest.mark.parametrize("what", ["RUN", "TOUCH", "KEYS"])
+def test_an_ask_is_noted_like_a_signal_and_nobody_is_killed(
+    kind: str, started: Started, target: str, what: str
+) -> None:
+    async def story(local: LocalShell) -> None:
+        jobs = [started.sleeper(), started.sleeper()]
+        await ask(local, "claim", target, "run", "me")
+        status, said = await note(local, target, what, *map(who, jobs))
+        assert (status, said.split()[0], said.split()[-1]) == (0, "noted", "0")
+        last = verbs.ledger_text(target).splitlines()[-1].split()
+        assert last[:4] == ["send", "1", what, "asked"]
+        assert last[5:] == [word(who(job)) for job in jobs]
+        assert still_runs(*jobs)
+
+    play(kind, story)
+
+
+def test_no_signal_can_be_noted_and_no_ask_be_sent(
+    kind: str, started: Started, target: str
+) -> None:
+    async def story(local: LocalShell) -> None:
+        job = started.sleeper()
+        await ask(local, "claim", target, "run", "me")
+        before = verbs.ledger_text(target)
+        assert (await note(local, target, "TERM", who(job)))[0] == 2
+        assert (await verbs.send(local, target, "RUN", who(job))).status == 2
+        assert (await note(local, target, "RUN", who(job), dead(started)))[0] == 10
+        gone = ProcessId(job.pid, who(job).start + 1)
+        assert (await note(local, target, "RUN", gone))[0] == 10
+        assert verbs.ledger_text(target) == before
+        assert still_runs(job)
+
+    play(kind, story)
+
+
+def test_no_line_no_ask(kind: str, started: Started, target: str) -> None:
+    async def story(local: LocalShell) -> None:
+        assert (await note(local, target, "RUN", who(started.sleeper())))[0] == 20
+
+    play(kind, story)
+
+
+def test_touch_makes_a_file_and_tells_when_it_cannot(kind: str, tmp_path: Path) -> None:
+    async def story(local: LocalShell) -> None:
+        for name in ("STOP", "-rf", "a b $(x) '\"\n`"):
+            assert (await ask(local, "touch", str(tmp_path / name))).status == 0
+            assert (tmp_path / name).exists()
+        assert (await ask(local, "touch", str(tmp_path / "no/dir"))).status == 44
+        assert (await ask(local, "hello")).status == 0
+
+    play(kind, story)
+
+
+async def ended(local: LocalShell, where: str, seconds: float = 20.0) -> list[str]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        answer = await ask(local, "ran", where)
+        if answer.status != 47:
+            assert answer.status == 0
+            return answer.data.decode().splitlines()
+        await asyncio.sleep(0.05)
+    raise AssertionError("it still runs")
+
+
+async def begun(local: LocalShell, text: str, ms: int = 30_000) -> str:
+    answer = await ask(local, "run", str(ms), text)
+    assert answer.status == 0
+    return answer.data.decode().strip()
+
+
+def test_a_command_runs_beside_the_frames_and_tells_its_status_and_words(kind: str) -> None:
+    async def story(local: LocalShell) -> None:
+        where = await begun(local, "echo one; echo '$HOME \"two\"'; exit 7")
+        assert await ended(local, where) == ["7", "one", '$HOME "two"']
+        assert not Path(where).exists()
+        slow = await begun(local, "sleep 1; echo done")
+        assert (await ask(local, "ran", slow)).status == 47
+        assert (await ask(local, "hello")).status == 0  # it blocks no other frame
+        assert await ended(local, slow) == ["0", "done"]
+        assert (await ask(local, "ran", slow)).status == 40
+        assert (await ask(local, "ran", "/tmp")).status == 2
+
+    play(kind, story)
+
+
+def test_a_command_is_ended_with_its_children_when_its_time_is_up(
+    kind: str, tmp_path: Path
+) -> None:
+    async def story(local: LocalShell) -> None:
+        mark = tmp_path / "pid"
+        text = f"sleep 300 & echo $! >{mark}; wait"
+        where = await begun(local, text, ms=500)
+        assert (await ended(local, where))[0] == "late"
+        child = int(mark.read_text())
+        until = time.monotonic() + 10
+        while _lives(child) and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        assert not _lives(child)
+
+    play(kind, story)
+
+
+def test_a_command_killed_by_somebody_is_lost_and_waited_for_no_longer(
+    kind: str, tmp_path: Path
+) -> None:
+    async def story(local: LocalShell) -> None:
+        mark = tmp_path / "pid"
+        # its own parent is the subshell that would have written the status
+        where = await begun(local, f"echo $PPID >{mark}; kill -9 $PPID; sleep 0.5")
+        assert (await ended(local, where))[0] == "lost"
+
+    play(kind, story)
+
+
+def test_a_command_eats_no_frame_and_outlives_the_shell(kind: str, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    places: list[str] = []
+
+    async def story(local: LocalShell) -> None:
+        places.append(await begun(local, f"cat; sleep 1; touch {done}"))
+        assert (await ask(local, "hello")).status == 0
+        local.channel.eof()
+        until = time.monotonic() + 15
+        while not done.exists() and time.monotonic() < until:
+            await asyncio.sleep(0.1)
+        assert done.exists()
+
+    play(kind, story)
+    shutil.rmtree(places[0])  # nobody asked for its words
+
+
+def _lives(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[str]:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    name = f"fs{os.getpid()}-{tmp_path.name[-20:]}"
+    for window in ("first", "second"):
+        text = f"cat >{tmp_path}/{window}"
+        words = (
+            ["new-session", "-d", "-s", name] if window == "first" else ["new-window", "-t", name]
+        )
+        subprocess.run(["tmux", *words, text], check=True, stdin=subprocess.DEVNULL)
+    yield name
+    subprocess.run(["tmux", "kill-session", "-t", f"={name}"], check=False)
+
+
+def _panes(session: str) -> list[str]:
+    done = subprocess.run(
+        ["tmux", "list-panes", "-s", "-t", f"={session}", "-F", "#{pane_pid}"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.split()
+
+
+def test_keys_reach_the_named_pane_alone(kind: str, session: str, tmp_path: Path) -> None:
+    async def story(local: LocalShell) -> None:
+        first, _ = _panes(session)
+        subprocess.run(["tmux", "copy-mode", "-t", f"={session}:0"], check=True)
+        answer = await ask(local, "keys", session, f"{first},1", "q $(x) -n", "Enter", "C-d")
+        assert answer.status == 0
+        until = time.monotonic() + 10
+        while first in _panes(session) and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        assert (tmp_path / "first").read_text() == "q $(x) -n\n"
+        assert (tmp_path / "second").read_text() == ""
+        assert (await ask(local, "keys", session, "1", "x")).status == 46
+        assert (await ask(local, "keys", "nobody-has-this", first, "x")).status == 46
+
+    play(kind, story)
