@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleetstop.api import Fleet
 from fleetstop.core.inventory import Match
@@ -21,6 +21,9 @@ from fleetstop.view.listing import listed
 from fleetstop.view.listing import listing as table
 from fleetstop.view.stream import Outlet
 from fleetstop.view.table import StatusTable
+
+if TYPE_CHECKING:
+    from fleetstop.cli.asking import Terminal
 
 Given = Mapping[str, Any]
 _NO_INVENTORY = (
@@ -38,6 +41,9 @@ def run_stop(**given: Any) -> int:
             *given["targets"],
             graceful=given["graceful"],
             force=given["force"],
+            max_loss=given["max_loss"],
+            after_checkpoint=given["after_checkpoint"],
+            at_most=given["at_most"],
             dry_run=given["dry_run"],
             playbook=given["playbook"],
             ladder=given["ladder"],
@@ -96,9 +102,16 @@ def _match(given: Given) -> Match | None:
 def _operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool) -> int:
     """Runs one operation; the report's exit code, or the error's."""
     with ExitStack() as stack:
-        emit = _listeners(given, stack, table=table)
+        someone = None if table else _someone(given)
+        emit = _listeners(given, stack, table=table, first=someone)
         try:
-            fleet = Fleet.load(given["inventory"], emit=emit, parallel=given["parallel"])
+            fleet = Fleet.load(
+                given["inventory"],
+                emit=emit,
+                parallel=given["parallel"],
+                confirm=someone.confirm if someone else None,
+                choose=someone.choose if someone else None,
+            )
             return asyncio.run(_run(fleet, work)).exit_code
         except FleetstopError as exc:
             return complain(exc)
@@ -115,10 +128,18 @@ async def _run(fleet: Fleet, work: Callable[[Fleet], Awaitable[Report]]) -> Repo
         return await work(fleet)
 
 
-def _listeners(given: Given, stack: ExitStack, *, table: bool) -> Emit:
+def _someone(given: Given) -> Terminal | None:
+    from fleetstop.cli.asking import at_terminal
+
+    return at_terminal(given, sys.stdout)
+
+
+def _listeners(
+    given: Given, stack: ExitStack, *, table: bool, first: Terminal | None = None
+) -> Emit:
     machine = given["as_json"] or given["events"]
     stream = sys.stderr if machine else sys.stdout
-    listeners: list[Emit] = []
+    listeners: list[Emit] = [] if first is None else [first]
     if machine:
         listeners.append(JsonLines(sys.stdout, events=given["events"]))
     if table:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fleetstop.core import redact
 from fleetstop.core.report import PlannedStep
 from fleetstop.events import Located
-from fleetstop.view import naming, words
+from fleetstop.view import naming, question, words
 from fleetstop.view.layout import Line, fact
 
 _MILD = "(sends only what the trainer handles)"
@@ -109,9 +109,23 @@ def _skipped(step: PlannedStep) -> str:
     return f"{signal} skipped: {redact.text(step.reason)}"
 
 
+def _asked(step: PlannedStep, *, later: bool) -> str:
+    argument, _, why = step.reason.partition("; ")
+    when = _THEN if later or step.would == "send_if" else "would go on by"
+    what = question.would(step.signal, argument, step.pids)
+    repeats = not why or "still runs" in why
+    rest = "" if repeats else f"; {redact.text(why)}"
+    return f"{when} {what}, wait {words.patience(step.wait_s)}{rest}"
+
+
 def _step(step: PlannedStep, *, later: bool) -> str:
     if step.would == "skip":
         return _skipped(step)
+    if step.would == "wait":
+        when = "then, " if later else ""
+        return f"{when}wait {words.patience(step.wait_s)} for the next complete checkpoint"
+    if step.landing == "asked":
+        return _asked(step, later=later)
     conditional = later or step.would == "send_if"
     when = _THEN if conditional else "would send"
     what = naming.delivery(step.signal, step.to, step.pids, step.landing)

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from fleetstop.events import AnyEvent
+from fleetstop.events import AnyEvent, Asked
 from fleetstop.view.layout import WIDTH, Line, Tone, fold
 from fleetstop.view.lines import Lines
 from fleetstop.view.waiting import Waiting
@@ -71,12 +71,17 @@ class LiveLines(Lines):
     def __call__(self, event: AnyEvent) -> None:
         with self._lock:
             self._waiting.observe(event, self._now())
-            if self._live is None and self._waiting.line(self._now()):
-                self._start()
+            if isinstance(event, Asked):
+                self._stop()  # nothing is drawn where somebody types
             super().__call__(event)
+            if self._live is None and not self.prompting and self._waiting.line(self._now()):
+                self._start()
 
     def close(self) -> None:
         super().close()
+        self._stop()
+
+    def _stop(self) -> None:
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -92,7 +97,7 @@ class LiveLines(Lines):
         )
         self._live.start()
 
-    def _show(self, lines: Sequence[Line]) -> None:
+    def _fold(self, lines: Sequence[Line]) -> None:
         width = min(WIDTH, self._console.width)
         self._put([each for line in lines for each in fold(line, width)])
 

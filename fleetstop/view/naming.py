@@ -24,6 +24,7 @@ _HABITS: dict[Landing, tuple[str, str]] = {
     "blocked": ("blocks it", "block it"),
     "fatal": ("no handler: it ends at once, unsaved", "no handler: they end at once, unsaved"),
 }
+_ASKED = ("asked without a signal", "asked without a signal")
 
 
 def of_role(family: Sequence[Member], *roles: str) -> list[Member]:
@@ -69,6 +70,8 @@ def group(members: Sequence[Member]) -> str:
 
 def habit(landing: str, many: bool) -> str:
     """What the recipients of a signal do about it."""
+    if landing == "asked":
+        return _ASKED[many]
     for name, (one, several) in _HABITS.items():
         if landing == name:
             return several if many else one

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Report
-from fleetstop.view import ending, exits, header, naming, words
+from fleetstop.view import ending, exits, header, naming, question, words
 from fleetstop.view.layout import Line
 
 # A hold whose numbers alone move is told again after so long.
@@ -74,7 +74,13 @@ class Story:
         if isinstance(event, e.TargetFinished):
             return kept + self._finished(event, chapter)
         told = self._told(event, name, chapter)
+        if isinstance(event, e.Asked | e.Answered):
+            return kept + told  # whoever is asked has to see it, quiet or not
         return [] if self._quiet else kept + told
+
+    def prompt(self, event: e.AnyEvent) -> str | None:
+        """What is to stand in front of the cursor after the lines of this event."""
+        return question.prompt(event) if isinstance(event, e.Asked) else None
 
     @property
     def waiting(self) -> bool:
@@ -125,6 +131,11 @@ class Story:
                 return header.plan(event.steps, graceful=_mild(chapter))
             case e.Holding():
                 return [self._timed(event.at, name, each) for each in _held(event, chapter)]
+            case e.Asked():
+                what, *more = question.facts(event)
+                head = self._timed(event.at, name, what, "? ")
+                blank = " " * len(head.lead)
+                return [head, *(Line(blank, each) for each in more)]
             case e.GpusReleased():
                 chapter.released = event
                 return []
@@ -212,6 +223,18 @@ def _held(event: e.Holding, chapter: Chapter) -> list[str]:
 def _acted(event: e.Event, chapter: Chapter) -> str | None:
     """What was done or came to pass, as everybody reads it."""
     match event:
+        case e.SignalSent(landing="asked"):
+            chapter.wait_s, chapter.over, chapter.hold = event.wait_s, False, None
+            text = question.done(event)
+        case e.RungEntered(signal="AWAIT"):
+            limit = words.patience(event.wait_s)
+            text = f"waiting {limit} for the next complete checkpoint; nothing is sent before it"
+        case e.CheckpointAwaited():
+            text = question.awaited(event)
+        case e.CommandEnded():
+            text = question.ended(event)
+        case e.Answered():
+            text = question.answer(event)
         case e.SignalSent():
             chapter.wait_s, chapter.over, chapter.hold = event.wait_s, False, None
             what = naming.delivery(event.signal, event.to, event.pids, event.landing)

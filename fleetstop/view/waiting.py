@@ -79,6 +79,10 @@ def _post(event: e.Event, now: float) -> _Post | None:
         case e.SignalSent() | e.WatchedOn():
             what = f"{redact.safe(event.signal)} sent, waiting for {words.pids(event.pids)}"
             return _Post(what, now, event.wait_s)
+        case e.RungEntered(signal="AWAIT"):
+            return _Post("waiting for the next complete checkpoint", now, event.wait_s)
+        case e.CheckpointAwaited() | e.Answered():
+            return _Post("looking", now)
         case e.Holding():
             facts = ", ".join(redact.text(each, 60) for each in event.evidence)
             return _Post(f"{event.why}: {facts}" if facts else event.why, now)
