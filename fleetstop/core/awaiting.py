@@ -77,4 +77,4 @@ def _given_up(ladder: Ladder, steps: list[Step], why: str, ours: bool) -> tuple[
 def _none_came(risk: AtRisk | None, wait_s: float) -> str:
     doubt = uncounted(risk) if risk is not None else "the checkpoints could not be looked at"
     more = f" ({doubt.rstrip('.')})" if doubt else ""
-    return f"no new complete checkpoint came within {spoken(wait_s)}{more}; nothing was sent"
+    return f"no new complete checkpoint came within {spoken(wait_s)}{more}"

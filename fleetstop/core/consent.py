@@ -136,4 +136,6 @@ def spoken(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = int(seconds // 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min".removesuffix(" 0 min")

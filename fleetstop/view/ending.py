@@ -20,6 +20,7 @@ _WORD = re.compile(
     r"(?:not_saved|save_unseen|unproven|gpus_held|gpus_unseen|respawned|between_lives): "
 )
 _TRAINING_LOG_S = 120.0
+_AWAITED = "new complete checkpoint"
 
 
 class Known(Struct, frozen=True):
@@ -181,6 +182,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     elif outcome.interrupted and (outcome.signals or known.heard):
         lines.append(note("next", "run the same command again: it watches on and repeats nothing"))
     if _force_could_help(outcome):
+        lines += _lose_least(outcome, known)
         lines.append(_end_it_now(outcome, known))
     return lines
 
@@ -194,6 +196,22 @@ def _force_could_help(outcome: Outcome) -> bool:
 def _lacks_consent(outcome: Outcome) -> bool:
     skipped = any("Needs --force" in each.reason for each in outcome.skipped)
     return outcome.result == "refused" and skipped
+
+
+def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
+    """Waiting for the job's own next checkpoint, where one can be seen and was not waited for."""
+    found = known.located
+    waited = any(_AWAITED in each for each in (outcome.reason or "", *_reasons(outcome)))
+    if found is None or not found.checkpoints_declared or waited or not known.asked:
+        return []
+    stock = _has_no_such_rung(outcome, found)
+    more = ["--playbook", "standard"] if stock else []
+    text = command("stop", known.asked, [*more, "--after-checkpoint"], known.inventory)
+    return [note("lose least", f"{text}   waits for its next checkpoint first")]
+
+
+def _reasons(outcome: Outcome) -> list[str]:
+    return [each.reason for each in outcome.skipped]
 
 
 def _end_it_now(outcome: Outcome, known: Known) -> Line:
@@ -212,7 +230,8 @@ def _has_no_such_rung(outcome: Outcome, found: Located | None) -> bool:
     if found is None:
         return False
     typed = (found.playbook or "").startswith("-")
-    consent = found.graceful or any("Needs --force" in each.reason for each in outcome.skipped)
+    asked = ("Needs --force", "The answer was no.", "may be lost.")
+    consent = found.graceful or any(word in why for word in asked for why in _reasons(outcome))
     return found.lossless or typed or not (consent or outcome.signals)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.risk import AtRisk
-from fleetstop.view import naming, words
+from fleetstop.view import words
 
 _ASKS = {"RUN": "running {}", "TOUCH": "touching {}", "KEYS": "typing {}"}
 _DONE = {"RUN": "ran {}", "TOUCH": "touched {}", "KEYS": "typed {}"}
@@ -16,7 +16,8 @@ def facts(event: e.Asked) -> list[str]:
     if event.about == "stop_signal":
         who = words.pids(event.pids)
         return [f"{who}: {redact.text(event.reason)}. The wrong one ends it unsaved."]
-    what = naming.delivery(event.signal, event.to, event.pids, event.landing)
+    where = "" if event.to == "trainers" else f"the {redact.safe(event.to)}: "
+    what = f"{redact.safe(event.signal)} to {where}{words.pids(event.pids)}"
     told = [f"{what} may lose work: {redact.text(event.reason)}", f"lost would be {_lost(event)}"]
     if event.saves:
         told.append("being written now: " + ", ".join(redact.text(s, 160) for s in event.saves))

@@ -6,10 +6,12 @@ from typing import TypeVar
 
 import msgspec
 
+from fleetstop.actions.asking import Desk
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.core.commands import Command
+from fleetstop.core.consent import Terms
 from fleetstop.core.family import Kin
 from fleetstop.core.inventory import Host, Job, Match, Target
 from fleetstop.core.playbook import Playbook, Verify, parse_ladder
@@ -78,9 +80,16 @@ class Stage:
         return [each for each in self.told if isinstance(each, kind)]
 
     async def stop(
-        self, how: Playbook = GENTLE, consent: Consent = "absent", *, dry_run: bool = False
+        self,
+        how: Playbook = GENTLE,
+        consent: Consent = "absent",
+        *,
+        dry_run: bool = False,
+        desk: Desk | None = None,
+        terms: Terms | None = None,
     ) -> Outcome:
-        return await stop(self.scope, Wish(playbook=how, consent=consent, dry_run=dry_run))
+        wish = Wish(playbook=how, consent=consent, terms=terms or Terms(), dry_run=dry_run)
+        return await stop(self.scope, wish, desk)
 
     def lock(self) -> Lock:
         return Lock(self.world.host, self.run, self.scope.target.vmid, self.host.clock)

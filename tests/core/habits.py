@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from fleetstop.core.consent import Question, Terms
 from fleetstop.core.family import Family, find
 from fleetstop.core.inventory import Match
-from fleetstop.core.consent import Question, Terms
 from fleetstop.core.ladder import (
     Ask,
     End,

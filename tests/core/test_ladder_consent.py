@@ -7,6 +7,7 @@ import pytest
 
 from fleetstop.core.consent import Terms, newer, too_much
 from fleetstop.core.ladder import Held
+from fleetstop.core.playbook import Hold
 from fleetstop.core.risk import AtRisk
 from tests.core.habits import (
     DEAF,
@@ -106,7 +107,7 @@ def test_a_yes_just_when_a_save_begins_does_not_cut_it(delay: float) -> None:
 
 def test_while_a_question_is_open_no_hold_runs_out() -> None:
     """Ten minutes at the question are no ten minutes of a save without growth."""
-    hold = msgspec.structs.replace(STANDARD.hold, saving_s=300.0)
+    hold = Hold(saving_s=300.0)
     world = job(change(DEAF, periodic=((999.0, 1002.0), (1620.0, 1640.0)), periodic_grows=False))
     run = climb(world, short("TERM/5", hold=hold), answers=[(3600.0, True), (1.0, True)])
     assert run.end.how == "gone"
@@ -182,7 +183,9 @@ def test_max_loss_is_judged_at_the_moment_of_sending() -> None:
         (AtRisk("a.pt", 59.0, known_format=True, ours=True), None),
     ],
 )
-def test_only_a_known_complete_checkpoint_of_ours_counts(risk: AtRisk | None, why: str) -> None:
+def test_only_a_known_complete_checkpoint_of_ours_counts(
+    risk: AtRisk | None, why: str | None
+) -> None:
     said = too_much(risk, 60.0)
     assert said is None if why is None else why in (said or "")
 

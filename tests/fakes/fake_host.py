@@ -86,6 +86,7 @@ class Proc:
         self.files: dict[int, Open] = {1: Open("/train.log")}
         self.heard: list[str] = []
         self.on_signal: Callable[[str], None] | None = None
+        self.on_file: Callable[[str], None] | None = None
 
     @property
     def inner(self) -> int:
@@ -187,6 +188,10 @@ class FakeHost:
         self.kills: list[tuple[str, int]] = []
         self.frames: list[Command] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self.panes: dict[int, int] = {}  # first process of each tmux pane, as the container counts
+        self.typed: list[tuple[str, ...]] = []
+        self.commands: dict[str, tuple[float, str, str]] = {}  # due, status, words, by directory
+        self.on_command: Callable[[str], tuple[float, str, str]] = lambda text: (0.0, "0", "")
         self._count = 0
         self._verbs: dict[str, Callable[[tuple[str, ...]], Answer]] = {
             "look": self._look,
@@ -199,6 +204,12 @@ class FakeHost:
             "done": self._done,
             "forget": self._forget,
             "send": self._send,
+            "note": self._send,
+            "touch": self._touch,
+            "run": self._run,
+            "ran": self._ran,
+            "panes": self._panes,
+            "keys": self._keys,
             "gpus": self._gpus,
             "list": self._list,
             "ends": self._ends,
@@ -403,11 +414,48 @@ class FakeHost:
             return Answer(status=13, data=b"")
         ids = " ".join(f"{pid}:{start}" for pid, start, _, _ in groups)
         self._note(where, run, f"send {number} {signal} {landing} {self.uptime} {ids}")
+        if signal in ("RUN", "TOUCH", "KEYS"):
+            return _text(f"noted {self.uptime} 0\n")
         for pid, *_ in groups:
             self.kill(signal, int(pid))
             if cont == "cont":
                 self.kill("CONT", int(pid))
         return _text(f"sent {self.uptime} {self.kill_status}\n")
+
+    def _touch(self, words: tuple[str, ...]) -> Answer:
+        if words[0].startswith("/readonly"):
+            return Answer(status=44, data=b"")
+        self.write(words[0], b"")
+        for proc in list(self.procs.values()):
+            if proc.on_file is not None:
+                proc.on_file(words[0])
+        return _text("")
+
+    def _run(self, words: tuple[str, ...]) -> Answer:
+        takes, status, said = self.on_command(words[1])
+        limit = int(words[0]) / 1000
+        late = takes > limit
+        due = self.clock.now() + min(takes, limit)
+        where = f"/tmp/fleetstop-run.{len(self.commands)}"
+        self.commands[where] = (due, "late" if late else status, said)
+        return _text(where + "\n")
+
+    def _ran(self, words: tuple[str, ...]) -> Answer:
+        due, status, said = self.commands[words[0]]
+        if self.clock.now() < due:
+            return Answer(status=47, data=b"")
+        return _text(f"{status}\n{said}\n")
+
+    def _panes(self, words: tuple[str, ...]) -> Answer:
+        return _text("".join(f"{pid}\n" for pid in self.panes))
+
+    def _keys(self, words: tuple[str, ...]) -> Answer:
+        self.typed.append(words)
+        for pane in map(int, words[1].split(",")):
+            proc = self.procs.get(self.panes[pane])
+            if proc is not None and proc.on_file is not None:
+                proc.on_file("keys")
+        return _text("")
 
     def _gpus(self, words: tuple[str, ...]) -> Answer:
         if not self.gpus:

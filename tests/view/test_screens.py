@@ -17,6 +17,7 @@ from fleetstop.core import report as r
 from fleetstop.view import listing, table
 from fleetstop.view.lines import Lines
 from tests.core.test_redact import controls
+from tests.view import questions
 from tests.view import scenes as s
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -76,6 +77,8 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_dry_again": (s.DRY_AGAIN, {}),
     "stop_hostile": (s.HOSTILE_EVENTS, {}),
     "stop_several": (s.many(), {}),
+    **{name: (story, {}) for name, story in questions.SCREENS.items()},
+    "question_open_quiet": (questions.BEGUN, {"quiet": True}),
 }
 
 

@@ -1,0 +1,194 @@
+"""Rungs that are no signal, through the real lock and ledger: their line first, then the ask."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import msgspec
+import pytest
+
+from fleetstop import events
+from fleetstop.core.inventory import Match
+from fleetstop.core.playbook import Does, Playbook, Rung
+from fleetstop.core.report import Outcome
+from fleetstop.errors import RemoteFailed
+from tests.actions.stage import Stage, job, target
+from tests.fakes.fake_host import FakeHost, Trainer, a_job
+
+
+def _cancel(work: asyncio.Future[Outcome]) -> None:
+    work.cancel()
+
+
+TMUX = target(job=job(match=Match(tmux="train")))
+
+
+def book(does: Does, argument: str, wait_s: float = 60.0, **more: object) -> Playbook:
+    rung = msgspec.structs.replace(Rung("", "trainers", wait_s, does, argument), **more)
+    return Playbook(name="asks", ladder=(rung,), lossless=True)
+
+
+def stop_file(host: FakeHost) -> Trainer:
+    """Deaf, but it looks for its stop file."""
+    trainer = a_job(host, Trainer(host, hears=(), ignores=("INT",)))
+    trainer.on_file = lambda path: trainer.hear("TOUCH")
+    return trainer
+
+
+def test_a_stop_file_is_noted_touched_and_obeyed() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        stage = Stage(host)
+        outcome = await stage.stop(book("touch", "/root/STOP"))
+        assert outcome.result == "stopped"
+        assert [(s.signal, s.landing, s.pids) for s in outcome.signals] == [
+            ("TOUCH", "asked", (10,))
+        ]
+        assert (host.kills, host.files["/root/STOP"].data) == ([], b"")
+        verbs = [each.verb for each in host.frames]
+        assert verbs.index("note") < verbs.index("touch")
+        (sent,) = stage.of(events.SignalSent)
+        assert sent.argument == "/root/STOP"
+        assert outcome.checkpoint is not None
+        assert outcome.checkpoint.written_after_signal
+
+    asyncio.run(story())
+
+
+def test_no_line_no_ask() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        stage = Stage(host)
+        stage.world.host.before("note", lambda _: host.ledgers.clear())
+        outcome = await stage.stop(book("touch", "/root/STOP"))
+        assert outcome.result == "unreachable"
+        assert "/root/STOP" not in host.files
+
+    asyncio.run(story())
+
+
+def test_a_trainer_that_is_another_process_by_now_is_not_asked() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = stop_file(host)
+        stage = Stage(host)
+        stage.world.host.before("note", lambda _: setattr(trainer, "start", 1))
+        await stage.stop(book("touch", "/root/STOP"))
+        assert "/root/STOP" not in host.files
+        assert host.sends() == []
+
+    asyncio.run(story())
+
+
+def test_a_later_run_asks_no_second_time() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = stop_file(host)
+        trainer._takes_s = 50.0
+        first, second = Stage(host, "run1"), Stage(host, "run2")
+        work = asyncio.ensure_future(first.stop(book("touch", "/root/STOP", wait_s=5.0)))
+        host.later(10.0, partial(_cancel, work))
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        host.files.pop("/root/STOP", None)
+        outcome = await second.stop(book("touch", "/root/STOP"))
+        assert (outcome.result, trainer.lost) == ("stopped", False)
+        assert "/root/STOP" not in host.files
+        (watched,) = second.of(events.WatchedOn)
+        assert (watched.signal, watched.by_run) == ("TOUCH", "run1")
+
+    asyncio.run(story())
+
+
+def test_a_command_tells_its_last_words_and_the_looks_go_on() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, hears=(), ignores=("INT",)))
+
+        def command(text: str) -> tuple[float, str, str]:
+            assert text == "/root/save.sh --now"
+            host.later(1.0, lambda: trainer.hear("RUN"))
+            return 2.0, "0", "saving\nsaved it\n"
+
+        host.on_command = command
+        stage = Stage(host)
+        outcome = await stage.stop(book("run", "/root/save.sh --now", lossless=True))
+        assert outcome.result == "stopped"
+        (ended,) = stage.of(events.CommandEnded)
+        assert (ended.how, ended.line) == ("0", "saved it")
+        assert len(host.sends()) == 0  # its line went with the trainer
+        assert host.kills == []
+
+    asyncio.run(story())
+
+
+def test_a_command_is_bounded_by_its_rung() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host, Trainer(host, hears=(), ignores=("INT",)))
+        host.on_command = lambda text: (1e9, "0", "")
+        stage = Stage(host)
+        outcome = await stage.stop(book("run", "sleep 9999", wait_s=20.0, lossless=True))
+        assert outcome.result == "still_running"
+        (ended,) = stage.of(events.CommandEnded)
+        assert ended.how == "late"
+
+    asyncio.run(story())
+
+
+def test_an_ask_that_failed_is_told_and_counts_as_asked() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        stage = Stage(host)
+        outcome = await stage.stop(book("touch", "/readonly/STOP", wait_s=2.0))
+        assert outcome.result == "still_running"
+        text = "TOUCH for 10 may not have reached it: touch /readonly/STOP failed (status 44)"
+        assert text in outcome.findings
+        assert len(host.sends()) == 1
+
+    asyncio.run(story())
+
+
+def test_where_the_container_cannot_be_entered_the_rung_is_skipped_and_nobody_is_marked() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        stage = Stage(host, aim=target(job=job(checkpoints=None)))
+        stage.world.entering = RemoteFailed("no pct")
+        outcome = await stage.stop(book("touch", "/root/STOP"))
+        assert (outcome.result, host.sends()) == ("still_running", [])
+        assert [each.reason for each in outcome.skipped] == ["no pct"]
+
+    asyncio.run(story())
+
+
+def test_keys_reach_the_trainers_own_pane() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, hears=(), ignores=("INT",)), wrapper=False)
+        trainer.on_file = lambda path: trainer.hear("KEYS")
+        host.panes = {10: 1010}
+        stage = Stage(host, aim=TMUX)
+        outcome = await stage.stop(book("keys", "C-s Enter", lossless=True))
+        assert outcome.result == "stopped"
+        assert host.typed == [("train", "10", "C-s", "Enter")]
+
+    asyncio.run(story())
+
+
+def test_a_pane_that_went_between_is_no_ask() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host, Trainer(host, hears=(), ignores=("INT",)), wrapper=False)
+        host.panes = {10: 1010}
+        stage = Stage(host, aim=TMUX)
+        stage.world.host.after("claim", lambda _: host.panes.clear())
+        outcome = await stage.stop(book("keys", "C-s", lossless=True))
+        assert (host.typed, host.sends()) == ([], [])
+        assert "no pane of the tmux session train holds the job" in outcome.skipped[0].reason
+
+    asyncio.run(story())
