@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from fleetstop.core.consent import Terms
 from fleetstop.core.family import Family, Kin
 from fleetstop.core.ladder import (
     CALM_S,
@@ -16,6 +17,7 @@ from fleetstop.core.ladder import (
     Ladder,
     Step,
     Wait,
+    answered,
     begin,
     observe,
     was_sent,
@@ -25,6 +27,7 @@ from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Hold, Playbook, Rung, To
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
+from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Consent, Send, requests
 from fleetstop.core.signals import NUMBERS, Masks
 from fleetstop.core.verdict import Judged, Look, judge
@@ -94,6 +97,8 @@ class Wild:
         self.sizes: dict[ProcessId, int] = {}
         self.left_open: dict[ProcessId, bool] = {}
         self.fixed: dict[ProcessId, tuple[Masks | None, str]] = {}
+        self.checkpointed: float | None = self.dice.choice([None, 0.0, self.now - 1.0])
+        self.made, self.doubts = 0, self.dice.random() < 0.3
         self.everybody = self._everybody()
 
     def _everybody(self) -> list[tuple[ProcessId, int, int, Role | None, int]]:
@@ -124,7 +129,19 @@ class Wild:
             processes.append(self._process(ProcessId(900, 9), 1900, processes[0].id.pid, None, 0))
         tree = ProcessTree({each.id.pid: each for each in processes}, uptime=self.now)
         on = not self.steady and self.dice.random() < 0.05
-        return Look(at=self.now, tree=tree, trains_on=on)
+        return Look(at=self.now, tree=tree, trains_on=on, risk=self._risk())
+
+    def _risk(self) -> AtRisk | None:
+        """Checkpoints come when the dice say so, known or not; some looks fail."""
+        if self.dice.random() < 0.03:
+            self.checkpointed, self.made = self.now, self.made + 1
+        if self.dice.random() < self.blind:
+            return None
+        if self.checkpointed is None:
+            return AtRisk()
+        doubt = self.doubts and self.made % 2 == 0
+        age = self.now - self.checkpointed
+        return AtRisk(f"c{self.made}", age, 1, known_format=not doubt, ours=True)
 
     def _process(
         self, identity: ProcessId, inner: int, parent: int, role: Role | None, group: int
@@ -192,6 +209,7 @@ class Moment(Struct):
     before: Ladder
     after: Ladder
     steps: tuple[Step, ...]
+    risk: AtRisk | None = None
 
     @property
     def sends(self) -> list[Send]:
@@ -206,10 +224,19 @@ def run(
     *,
     family: Family | None = None,
     refuses: bool = False,
+    terms: Terms | None = None,
+    tmux: bool = True,
 ) -> list[Moment]:
-    """To the end; `refuses`: the remote side now and then says that somebody changed."""
+    """To the end; `refuses`: the remote side now and then says that somebody changed. The dice
+    answer questions."""
     ladder = begin(
-        playbook, family or world.family(), stop_signal="INT", consent=consent, past=past
+        playbook,
+        family or world.family(),
+        stop_signal="INT",
+        consent=consent,
+        past=past,
+        terms=terms,
+        tmux=tmux,
     )
     moments: list[Moment] = []
     look_before: Look | None = None
@@ -223,9 +250,11 @@ def run(
             checkpoints="/ck",
             heard=ladder.marks,
         )
+        if ladder.asking is not None and world.dice.random() < 0.2:
+            ladder = answered(ladder, world.dice.random() < 0.7)
         before = ladder
-        ladder, steps = observe(ladder, look.tree, judged, world.now)
-        moments.append(Moment(world.now, look.tree, judged, before, ladder, steps))
+        ladder, steps = observe(ladder, look.tree, judged, world.now, look.risk)
+        moments.append(Moment(world.now, look.tree, judged, before, ladder, steps, look.risk))
         assert isinstance(steps[-1], Send | Wait | End)
         assert not any(isinstance(step, Send | Wait | End) for step in steps[:-1])
         last = steps[-1]
