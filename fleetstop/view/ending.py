@@ -20,7 +20,6 @@ _WORD = re.compile(
     r"(?:not_saved|save_unseen|unproven|gpus_held|gpus_unseen|respawned|between_lives): "
 )
 _TRAINING_LOG_S = 120.0
-_AWAITED = "new complete checkpoint"
 
 
 class Known(Struct, frozen=True):
@@ -182,7 +181,6 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     elif outcome.interrupted and (outcome.signals or known.heard):
         lines.append(note("next", "run the same command again: it watches on and repeats nothing"))
     if _force_could_help(outcome):
-        lines += _lose_least(outcome, known)
         lines.append(_end_it_now(outcome, known))
     return lines
 
@@ -196,18 +194,6 @@ def _force_could_help(outcome: Outcome) -> bool:
 def _lacks_consent(outcome: Outcome) -> bool:
     skipped = any("Needs --force" in each.reason for each in outcome.skipped)
     return outcome.result == "refused" and skipped
-
-
-def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
-    """Waiting for the job's own next checkpoint, where one can be seen and was not waited for."""
-    found = known.located
-    waited = any(_AWAITED in each for each in (outcome.reason or "", *_reasons(outcome)))
-    if found is None or not found.checkpoints_declared or waited or not known.asked:
-        return []
-    stock = _has_no_such_rung(outcome, found)
-    more = ["--playbook", "standard"] if stock else []
-    text = command("stop", known.asked, [*more, "--after-checkpoint"], known.inventory)
-    return [note("lose least", f"{text}   waits for its next checkpoint first")]
 
 
 def _reasons(outcome: Outcome) -> list[str]:
