@@ -172,6 +172,19 @@ def test_a_second_int_never_cuts_a_save_even_where_somebody_vouches() -> None:
     assert world.actors[1].saved
 
 
+@pytest.mark.parametrize("late", [0.05 * n for n in range(12)])
+def test_a_save_that_begins_with_the_second_int_is_not_cut(late: float) -> None:
+    """The budget is over, and in the two looks before the second INT a save begins."""
+    quiet = change(DRAINS, idle=True)
+    due = climb(job(quiet), drain(5.0)).when(1)
+    world = job(quiet)
+    start = world.at(due - 0.4 + late)
+    world = job(change(quiet, periodic=((start, start + 20.0),)))
+    run = climb(world, drain(5.0))
+    assert run.signals == ["INT", "INT"]
+    assert not world.actors[1].lost
+
+
 def test_a_later_run_repeats_the_second_int_no_more_than_the_first() -> None:
     world = job(change(DRAINS, leaving_s=20.0))
     family = world.family()

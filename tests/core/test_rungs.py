@@ -75,6 +75,20 @@ def test_whom_a_rung_reaches(text: str, roles: list[str]) -> None:
     assert [kin.role for kin in recipients(each.to, each.signal, here)] == roles
 
 
+def test_a_group_without_a_number_is_the_members_without_one() -> None:
+    """Attached without a tty: PGID 0 inside, and the real group is the attaching shell's."""
+    world = job(POLITE, workers=2)
+    family = world.family()
+    tree = world.tree()
+    inner = {100: 0, 101: 0, 200: 0, 201: 201}
+    numbered = {
+        pid: msgspec.structs.replace(each, inner_pgid=inner.get(pid))
+        for pid, each in tree.processes.items()
+    }
+    here = msgspec.structs.replace(standing(world, family=family), tree=ProcessTree(numbered, 0.0))
+    assert [kin.id.pid for kin in recipients("group", "INT", here)] == [100, 101, 200]
+
+
 def test_tree_term_reaches_wrappers_once_the_rest_has_ended() -> None:
     world = job(POLITE)
     family = world.family()
