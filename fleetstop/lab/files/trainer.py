@@ -13,6 +13,7 @@ import io
 import json
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -29,6 +30,10 @@ CHUNKS = 40  # a save is written in so many pieces
 
 class StopRequested(BaseException):
     """The other way to ask for a stop: what the TERM handler raises."""
+
+
+class AskedToStop(BaseException):
+    """Asked without a signal: by a stop file, or by the word `stop` on a line of its stdin."""
 
 
 def signal_set(text: str) -> list[signal.Signals]:
@@ -57,6 +62,9 @@ def read_arguments(argv: list[str]) -> argparse.Namespace:
     add("--barrier-seconds", type=float, default=60.0)
     add("--step-seconds", type=float, default=0.25)
     add("--c-call", type=float, default=0.0, metavar="SECONDS", help="each step is C code as long")
+    add("--stop-file", type=Path, help="save and leave when this file appears")
+    add("--listen", action="store_true", help="save and leave on a line `stop` at its terminal")
+    add("--drain", action="store_true", help="a server: the first signal drains, a second ends it")
     add("--stray-file", type=Path, help="keep this file open for writing, never write to it")
     return parser.parse_args(argv)
 
@@ -208,7 +216,13 @@ def install_handlers(arguments: argparse.Namespace) -> None:
     def shrug(number: int, _frame: FrameType | None) -> None:
         say(f"received {signal.Signals(number).name}, training on")
 
-    if arguments.on == "TERM":
+    def drain(number: int, _frame: FrameType | None) -> None:
+        say(f"received {signal.Signals(number).name}, draining")
+        signal.signal(number, request)
+
+    if arguments.drain:
+        signal.signal(signal.Signals["SIG" + arguments.on], drain)
+    elif arguments.on == "TERM":
         signal.signal(signal.SIGTERM, request)
     if arguments.shrug:
         signal.signal(signal.Signals["SIG" + arguments.on], shrug)
@@ -234,10 +248,21 @@ class Training:
                 each = max(self.arguments.step_seconds, self.arguments.c_call)
                 speed = TOKENS_PER_STEP / each / 1000
                 say(f"step {self.step} loss {loss:.2f} {speed:.1f}K tok/s")
+            self.look_for_a_stop()
             every = self.arguments.save_every
             if every and time.monotonic() - saved_at >= every:
                 self.saver.save(self.step)
                 saved_at = time.monotonic()
+
+    def look_for_a_stop(self) -> None:
+        """Between two steps: nothing is cut by it, and the file is taken away."""
+        file = self.arguments.stop_file
+        if file is not None and file.exists():
+            file.unlink()
+            raise AskedToStop
+        if self.arguments.listen and select.select([sys.stdin], [], [], 0)[0]:
+            if sys.stdin.readline().strip() == "stop":
+                raise AskedToStop
 
     def compute(self) -> None:
         if not self.arguments.c_call:
@@ -264,7 +289,8 @@ def main() -> int:
     say(f"rank {ranks.rank}/{ranks.total} on GPU {gpus}, {len(held) >> 20} MiB {stray or ''}")
     saver = Saver(arguments, ranks)
     training = Training(arguments, ranks, saver)
-    wanted = KeyboardInterrupt if arguments.on == "INT" else StopRequested
+    raised = arguments.on == "TERM" or arguments.drain
+    wanted = (StopRequested if raised else KeyboardInterrupt, AskedToStop)
     try:
         claim_memory(gpus, arguments.gpu_mib)
         training.run()
