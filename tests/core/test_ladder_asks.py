@@ -159,6 +159,11 @@ def test_again_alone_is_a_second_signal_and_lossy() -> None:
     assert run.signals == ["INT"]
     hard = msgspec.structs.replace(drain(lossless=False), lossless=False)
     assert climb(job(DRAINS), hard).signals == ["INT"]
+    quiet = change(DRAINS, idle=True)  # no hold is what stops it
+    assert climb(job(quiet), drain(lossless=False)).signals == ["INT"]
+    asked = climb(job(quiet), hard)
+    assert asked.signals == ["INT"]
+    assert asked.skips[-1].consent
     forced = climb(job(DRAINS), hard, consent=FORCED)
     assert forced.signals == ["INT", "INT"]
     assert forced.sends[1].lossy

@@ -115,6 +115,16 @@ def test_while_a_question_is_open_no_hold_runs_out() -> None:
     assert not world.actors[1].lost
 
 
+def test_the_clock_of_a_hold_stands_still_at_a_question() -> None:
+    """It obeys at last, in memory: that is a new hold, not one that ran out at the question."""
+    quiet = change(POLITE, saves=False, leaving_s=FOREVER, idle=True)
+    run = climb(job(quiet), short("INT/2 KILL:tree/5"), terms=Terms(asks=True), most_s=620.0)
+    assert run.asked
+    assert run.ladder.clock is not None
+    assert run.ended - run.ladder.clock.at < 2.0
+    assert run.ladder.clock.cpu_s < 10.0
+
+
 def test_past_a_hold_that_ran_out_only_by_a_yes_of_its_own() -> None:
     stuck = change(POLITE, periodic=((0.0, FOREVER),), periodic_grows=False)
     run = climb(job(stuck), STANDARD, answers=[(2.0, True)])

@@ -6,6 +6,8 @@ with habits, where a wrong signal really costs the save.
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -221,7 +223,7 @@ def test_it_ends_within_its_waits_and_the_time_of_its_questions(
 ) -> None:
     grows_for = world.grows_until - world.now
     moments = run(world, playbook, consent, terms=said)
-    pairs = zip(moments, moments[1:], strict=False)
+    pairs = itertools.pairwise(moments)
     asking = sum(b.at - a.at for a, b in pairs if any(isinstance(s, Ask) for s in a.steps))
     # after an answer, or a withdrawal, two looks again; an unseen await waits for 10 s
     questions = sum(a.before.asking is None and a.after.asking is not None for a in moments)
