@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,19 @@ pytestmark = pytest.mark.bed
 LOOK = "        checkpoints: /workspace/checkpoints\n        log: /workspace/train.log"
 
 
+# a session of its own, with this as its terminal: what Ctrl-C needs
+OWN_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+
+
 class Terminal:
     """`fleetstop` at a terminal of its own: what it shows, and what is typed."""
 
     def __init__(self, box: Bed, *words: str, inventory: Path | None = None) -> None:
         ours, theirs = pty.openpty()
-        line = [sys.executable, "-m", "fleetstop", *words]
+        line = [sys.executable, "-c", OWN_TERMINAL, "-m", "fleetstop", *words]
         line += ["-i", str(inventory or box.lab.inventory)]
         env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
         self.child = subprocess.Popen(
@@ -36,9 +42,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             env={**env, "TERM": "xterm-256color", "NO_COLOR": "1"},
-            # a session of its own, with this as its terminal: what Ctrl-C needs
             start_new_session=True,
-            preexec_fn=_own_terminal,
         )
         os.close(theirs)
         self._ours = ours
@@ -71,13 +75,6 @@ class Terminal:
         with contextlib.suppress(OSError):
             os.close(self._ours)
         return code
-
-
-def _own_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 # A question at a terminal
@@ -397,9 +394,9 @@ while True:
 
 
 @pytest.fixture
-def neighbour(box: Bed) -> Iterator[Path]:
+def neighbour(box: Bed) -> Path:
     (box.lab.rootfs(box.vmid) / "root/neighbour.py").write_text(NEIGHBOUR)
-    yield box.lab.rootfs(box.vmid) / "workspace/neighbour.log"
+    return box.lab.rootfs(box.vmid) / "workspace/neighbour.log"
 
 
 def test_a_group_rung_without_a_group_number_spares_the_neighbour(

@@ -260,9 +260,9 @@ class Training:
         if file is not None and file.exists():
             file.unlink()
             raise AskedToStop
-        if self.arguments.listen and select.select([sys.stdin], [], [], 0)[0]:
-            if sys.stdin.readline().strip() == "stop":
-                raise AskedToStop
+        typed = self.arguments.listen and select.select([sys.stdin], [], [], 0)[0]
+        if typed and sys.stdin.readline().strip() == "stop":
+            raise AskedToStop
 
     def compute(self) -> None:
         if not self.arguments.c_call:
