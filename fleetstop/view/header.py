@@ -109,12 +109,19 @@ def _skipped(step: PlannedStep) -> str:
     return f"{signal} skipped: {redact.text(step.reason)}"
 
 
+def _only(reason: str) -> str:
+    """What a reason adds to "if still running", which the opening words have said."""
+    more = reason.removeprefix("if it still runs by then")
+    if more == reason:
+        return f"; {redact.text(reason)}" if reason else ""
+    return f"; only if it {redact.text(more.removeprefix(' and '))}" if more else ""
+
+
 def _asked(step: PlannedStep, *, later: bool) -> str:
     argument, _, why = step.reason.partition("; ")
     when = _THEN if later or step.would == "send_if" else "would go on by"
     what = question.would(step.signal, argument, step.pids)
-    repeats = not why or "still runs" in why
-    rest = "" if repeats else f"; {redact.text(why)}"
+    rest = _only(why)
     return f"{when} {what}, wait {words.patience(step.wait_s)}{rest}"
 
 
@@ -129,6 +136,6 @@ def _step(step: PlannedStep, *, later: bool) -> str:
     conditional = later or step.would == "send_if"
     when = _THEN if conditional else "would send"
     what = naming.delivery(step.signal, step.to, step.pids, step.landing)
-    repeats = conditional and "still runs" in step.reason  # the opening words have said that
-    why = f"; {redact.text(step.reason)}" if step.reason and not repeats else ""
+    why = _only(step.reason) if conditional else f"; {redact.text(step.reason)}"
+    why = why if step.reason else ""
     return f"{when} {what}, wait {words.patience(step.wait_s)}{why}"
