@@ -98,6 +98,11 @@ def too_much(risk: AtRisk | None, most_s: float) -> str | None:
     return None
 
 
+def unsure(risk: AtRisk | None) -> bool:
+    """It may be known a look later: the listing failed, or whose it is was not seen yet."""
+    return risk is None or (risk.name is not None and (risk.ours is None or risk.age_s is None))
+
+
 def uncounted(risk: AtRisk) -> str | None:
     """Why the newest checkpoint cannot be counted on, or None."""
     if risk.name is None:

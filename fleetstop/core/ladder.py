@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fleetstop.core.awaiting import await_checkpoint, first_rung
 from fleetstop.core.calm import CALM_S, calm, held_back, hold_over, vouched
-from fleetstop.core.consent import Consent, Terms
+from fleetstop.core.consent import Consent, Terms, unsure
 from fleetstop.core.family import Family, grow, standing
 from fleetstop.core.holds import Why, facts_for, reason
 from fleetstop.core.ledger import Heard
@@ -56,6 +56,10 @@ __all__ = [
     "was_sent",
     "watching_on",
 ]
+
+
+UNSURE_S = 5.0
+"""So long a limited consent waits for a look that tells what would be lost."""
 
 
 def begin(
@@ -109,7 +113,13 @@ def _observe(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Ste
     tree = seen.tree
     trains = any(k.role == "trainer" for k in standing(ladder.family, tree))
     until = tree.uptime if trains or ladder.trained_until is None else ladder.trained_until
-    ladder = moved(ladder, family=grow(ladder.family, tree, until), trained_until=until)
+    since = ladder.unsure_since if ladder.unsure_since is not None else now
+    ladder = moved(
+        ladder,
+        family=grow(ladder.family, tree, until),
+        trained_until=until,
+        unsure_since=since if unsure(seen.risk) else None,
+    )
     alive = standing(ladder.family, tree)
     if not alive:
         return ladder, (End("gone", ""),)
@@ -118,6 +128,12 @@ def _observe(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Ste
     if ladder.sent_at is None:
         return _before(ladder, seen, now)
     return _after(ladder, seen, now)
+
+
+def _may_be_seen_yet(ladder: Ladder, now: float) -> bool:
+    """A limited consent is not given up for what the first look could not tell."""
+    since = ladder.unsure_since
+    return ladder.terms.limited and since is not None and now - since < UNSURE_S
 
 
 def _before(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Step, ...]]:
@@ -135,6 +151,8 @@ def _before(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Step
         here = standing_of(ladder, seen.tree, risk=seen.risk, verdict=seen.judged.verdict)
         decision = decide(ladder.rung, rung, here)
         if isinstance(decision, Skip):
+            if decision.consent and _may_be_seen_yet(ladder, now):
+                return ladder, (*steps, Wait(CALM_S))
             steps.append(decision)
             ladder = next_rung(moved(ladder, skipped=(*ladder.skipped, decision)))
             continue

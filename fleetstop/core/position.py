@@ -22,7 +22,8 @@ from fleetstop.core.verdict import Judged, Mark
 class Ladder(Struct, frozen=True):
     """`entered_at`: when the rung it stands on was entered. `base`: the checkpoint that an await
     rung wants a newer one than. `asking`: the question that is open; `agreed` what a yes was
-    said to, `declined` the rungs that got a no."""
+    said to, `declined` the rungs that got a no. `unsure_since`: no look since has told what would
+    be lost."""
 
     playbook: Playbook
     family: Family
@@ -37,6 +38,7 @@ class Ladder(Struct, frozen=True):
     entered_at: float | None = None
     base: AtRisk | None = None
     arrived: bool = False
+    unsure_since: float | None = None
     calm_since: float | None = None
     sent_at: float | None = None
     clock: HoldClock | None = None

@@ -257,7 +257,8 @@ class World:
         self.now = 1000.0
         self.actors: list[Actor] = []
         self.complete: list[float] = []  # when checkpoints were whole
-        self.risk_seen, self.known_format, self.ours = True, True, True
+        self.risk_seen, self.known_format = True, True
+        self.ours_from = 0.0  # since when it is known whose they are
         self.strangers = [
             Actor(90, 1, ("sshd",), SHELL),
             Actor(91, 1, ("vim", "train.py"), SHELL),
@@ -329,7 +330,11 @@ class World:
             return AtRisk()
         age = self.now - made[0]
         return AtRisk(
-            name=made[1], age_s=age, known_format=self.known_format, ours=self.ours, size=1
+            name=made[1],
+            age_s=age,
+            known_format=self.known_format,
+            ours=self.now >= self.ours_from or None,
+            size=1,
         )
 
     @property

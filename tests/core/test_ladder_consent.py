@@ -200,6 +200,20 @@ def test_only_a_known_complete_checkpoint_of_ours_counts(
     assert said is None if why is None else why in (said or "")
 
 
+def test_what_the_first_look_could_not_tell_is_waited_for() -> None:
+    """Whose checkpoint it is takes a look of its own."""
+    world = saved_at(job(DEAF), 300.0)
+    world.ours_from = world.at(1.0)
+    run = climb(world, STANDARD, terms=within(600.0))
+    assert (run.end.how, run.signals) == ("gone", ["TERM"])
+    assert 1.0 <= run.when(0) < 3.0
+    never = saved_at(job(DEAF), 300.0)
+    never.ours_from = FOREVER
+    run = climb(never, STANDARD, terms=within(600.0))
+    assert (run.end.how, run.signals) == ("refused", [])
+    assert 5.0 <= run.took < 7.0
+
+
 def test_max_loss_is_no_consent_to_cut_a_save() -> None:
     """The checkpoint it counts on may be the very file that is rewritten."""
     stuck = change(DEAF, periodic=((1000.0, FOREVER),), periodic_grows=False)

@@ -101,6 +101,7 @@ def test_a_plan_tells_asks_and_waits() -> None:
     assert plan == [
         "  plan        wait up to 2h for the next complete checkpoint",
         "              then, if still running: touching /workspace/STOP for 26982, wait up to 1m",
-        "              then, if still running: running /root/save.sh for 26982, wait as long as it takes; only if",
+        "              then, if still running: running /root/save.sh for 26982, wait as long as it "
+        "takes; only if",
         "              it is deaf",
     ]
