@@ -14,7 +14,7 @@ from fleetstop.core.process import ProcessId
 from fleetstop.errors import ContainerFrozen, CouldNotLook, HostUnreachable
 from fleetstop.ports import Shell
 from fleetstop.remote.container import InsideShell, enter, frozen, is_frozen, pct_status
-from fleetstop.remote.dry_run import DryShell
+from fleetstop.remote.dry_run import ASKS, DryShell
 from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.ssh import Connection, Tunnels, connect
 
@@ -143,7 +143,7 @@ class SitePlace:
         if self._vmid is None:
             if self._second is None:
                 self._second = await open_shell(self._connection, self._site.host)
-            return DryShell(self._second.shell)
+            return self._only_asks(self._second.shell)
         if not self._opened:
             # lxc-attach hangs for good in a frozen container, so look at the freezer first
             if await self.is_frozen():
@@ -152,8 +152,11 @@ class SitePlace:
             await enter(
                 self._connection, self._site.host, self._vmid, self.outside.shell, self._opened
             )
-        # what belongs to the container is only ever read by a stop
-        return DryShell(self._opened[0].shell)
+        return self._only_asks(self._opened[0].shell)
+
+    def _only_asks(self, shell: Shell) -> Shell:
+        """What belongs to the container is only ever read by a stop, its asks aside."""
+        return DryShell(shell, frozenset() if self._dry else ASKS)
 
     async def pct_status(self) -> str:
         """`running` or `stopped`; raises ContainerMissing."""

@@ -164,6 +164,23 @@ def test_nothing_inside_and_nothing_dry_is_ever_changed(lab: Lab, vmid: int) -> 
     play(lab, vmid, outside, dry_run=True)
 
 
+def test_a_stop_may_ask_in_the_container_and_a_dry_run_may_not(lab: Lab, vmid: int) -> None:
+    mark = lab.rootfs(vmid) / "tmp/asked"
+    touch = Command("touch", ("/tmp/asked",), changes=True)
+
+    async def refused(place: SitePlace) -> None:
+        with pytest.raises(Refused):
+            await (await place.inside()).run(touch)
+
+    async def asked(place: SitePlace) -> None:
+        assert (await (await place.inside()).run(touch)).status == 0
+
+    play(lab, vmid, refused, dry_run=True)
+    assert not mark.exists()
+    play(lab, vmid, asked)
+    assert mark.exists()
+
+
 def test_a_plain_host_has_a_second_shell_and_no_container(lab: Lab) -> None:
     async def story(place: SitePlace) -> None:
         second = await place.inside()
