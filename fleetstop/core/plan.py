@@ -50,8 +50,6 @@ def plan(
             ladder = watching_on(ladder, decision, tree, 0.0)
             continue
         said = "" if first else _when(rung)
-        if decision.argument:
-            said = f"{decision.argument}; {said}" if said else decision.argument
         would: Literal["send", "send_if"] = "send" if first else "send_if"
         steps.append(_planned_send(decision, decision.landing, would, said))
         ladder = was_sent(ladder, decision, tree, 0.0)
@@ -106,4 +104,5 @@ def _planned_send(
         would=would,
         reason=reason_,
         wait_s=None if step.wait_s == FOREVER else step.wait_s,
+        argument=step.argument if isinstance(step, Send) else "",
     )

@@ -54,7 +54,8 @@ class SkippedRecord(Struct, frozen=True):
 
 class PlannedStep(Struct, frozen=True):
     """What a dry run would do: `would` is send, skip, send_if (still running by then), or wait
-    (for a checkpoint). `signal` may be RUN, TOUCH, KEYS or AWAIT."""
+    (for a checkpoint). `signal` may be RUN, TOUCH, KEYS or AWAIT; `argument` is then what would
+    be run, touched or typed."""
 
     signal: str
     to: str
@@ -63,6 +64,7 @@ class PlannedStep(Struct, frozen=True):
     would: Literal["send", "send_if", "skip", "wait"]
     reason: str
     wait_s: float | None
+    argument: str = ""
 
 
 class CheckpointRecord(Struct, frozen=True):

@@ -118,11 +118,9 @@ def _only(reason: str) -> str:
 
 
 def _asked(step: PlannedStep, *, later: bool) -> str:
-    argument, _, why = step.reason.partition("; ")
     when = _THEN if later or step.would == "send_if" else "would go on by"
-    what = question.would(step.signal, argument, step.pids)
-    rest = _only(why)
-    return f"{when} {what}, wait {words.patience(step.wait_s)}{rest}"
+    what = question.would(step.signal, step.argument, step.pids)
+    return f"{when} {what}, wait {words.patience(step.wait_s)}{_only(step.reason)}"
 
 
 def _step(step: PlannedStep, *, later: bool) -> str:

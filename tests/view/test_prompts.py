@@ -88,9 +88,9 @@ def test_a_plan_tells_asks_and_waits() -> None:
     steps = (
         r.PlannedStep("AWAIT", "trainers", (), "unseen", "wait", "", 7200.0),
         r.PlannedStep("TOUCH", "trainers", (26982,), "asked", "send_if",
-            "/workspace/STOP; if it still runs by then", 60.0),
+            "if it still runs by then", 60.0, "/workspace/STOP"),
         r.PlannedStep("RUN", "trainers", (26982,), "asked", "send_if",
-            "/root/save.sh; if it still runs by then and is deaf", None),
+            "if it still runs by then and is deaf", None, "/root/save.sh"),
     )  # fmt: skip
     text = told(
         s.started(),
