@@ -275,7 +275,7 @@ def _elsewhere(shape: Shape) -> Reader:
 
 _SECRET_SHAPE: Shape = {
     "type": "object",
-    "properties": {source: TEXT_SHAPE for source in _SECRET_SOURCES},
+    "properties": dict.fromkeys(_SECRET_SOURCES, TEXT_SHAPE),
     "additionalProperties": False,
     "minProperties": 1,
     "maxProperties": 1,
@@ -314,14 +314,14 @@ _CONTAINER: Table = {
 _DEFAULTS: dict[str, Table] = {
     "job": JOB_KEYS,
     "host": {key: reader for key, reader in _HOST.items() if key != "jobs"},
-    "container": {
-        key: reader for key, reader in _CONTAINER.items() if key not in ("jobs", "vmid")
-    },
+    "container": {key: reader for key, reader in _CONTAINER.items() if key not in ("jobs", "vmid")},
 }
 _GROUP = listed(TEXT_SHAPE, least=1)
 # Read part by part, since names and defaults hold across files; the shape is one file's.
 FILE: Table = {
-    "defaults": _elsewhere(keys({kind: _elsewhere(keys(each)) for kind, each in _DEFAULTS.items()})),
+    "defaults": _elsewhere(
+        keys({kind: _elsewhere(keys(each)) for kind, each in _DEFAULTS.items()})
+    ),
     "hosts": _elsewhere(named(keys(_HOST))),
     "containers": _elsewhere(named(keys(_CONTAINER, needed=("vmid",)))),
     "groups": _elsewhere(named(_GROUP)),

@@ -128,9 +128,7 @@ def _elsewhere(shape: Shape) -> Reader:
 _PROBE: Table = {
     "processes": one_of("proc"),
     "gpus": one_of("nvidia-smi", "none"),
-    "every": Reader(
-        _every, FINITE_SHAPE | {"minimum": _EVERY_LEAST_S, "maximum": _EVERY_MOST_S}
-    ),
+    "every": Reader(_every, FINITE_SHAPE | {"minimum": _EVERY_LEAST_S, "maximum": _EVERY_MOST_S}),
 }
 _HOLD: Table = {"saving": DURATION, "stopping": DURATION}
 _VERIFY: Table = {
@@ -143,7 +141,7 @@ _TOP: Table = {
     "lossless": BOOLEAN,
     "probe": _elsewhere(keys(_PROBE)),
     "ladder": _elsewhere(listed(rung_shape(), least=1)),
-    "hold": _elsewhere({"anyOf": [keys(_HOLD), {"const": "none"}]}),
+    "hold": _elsewhere({"anyOf": [keys(_HOLD) | {"type": "object"}, {"const": "none"}]}),
     "verify": _elsewhere(keys(_VERIFY)),
 }
 

@@ -12,7 +12,6 @@ from fleetstop.config.shape import (
     DURATION,
     PATH,
     TEXT,
-    TEXT_SHAPE,
     WORD_SHAPE,
     Reader,
     Shape,
@@ -49,6 +48,10 @@ _EXAMPLES: dict[Does, str] = {
 
 def read_rung(spot: Spot) -> Rung:
     does = _kind(spot)
+    for key, each in spot.entries().items():
+        if key not in _RUNGS[does] and (right := [k for k in _KINDS if key in _RUNGS[k]]):
+            problem = f"key {shown(key)} does not go with {does}, only with {', '.join(right)}"
+            raise spot.wrong(problem, line=each.line)
     given = spot.fields(_RUNGS[does], needed=_needed(does))
     read = {key: _RUNGS[does][key](each) for key, each in given.items()}
     what = read.pop(does)

@@ -248,3 +248,10 @@ def ladder_problem(ladder: tuple[Rung, ...], *, lossless: bool) -> tuple[int, st
         fix = "put below it what ends the job then, like {signal: KILL, to: tree, wait: 30s}"
         return len(ladder) - 1, f"{said}; {fix}"
     return None
+
+
+def always_lossy(rung: Rung) -> bool:
+    """Does this rung need consent wherever the job stands? Others may, by how they would land."""
+    if rung.does in ("run", "keys"):
+        return not rung.lossless
+    return rung.does == "signal" and (rung.signal == "KILL" or rung.to != "trainers")
