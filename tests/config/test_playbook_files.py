@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from fleetstop.config import load_playbook, playbook_dirs, playbook_files, shelved, stock_dir
+from fleetstop.config import (
+    load_playbook,
+    playbook_dirs,
+    playbook_files,
+    schema,
+    shelved,
+    stock_dir,
+)
 from fleetstop.core.inventory import Inventory
 from fleetstop.core.playbook import (
     FOREVER,
@@ -556,3 +564,32 @@ def test_the_shelf_tells_the_purpose_and_keeps_what_is_broken(tmp_path: Path) ->
     assert (bad.problem or "").startswith("playbooks/bad.yaml:2: ladder: needs at least one rung")
     assert stock.stock
     assert stock.purpose.startswith("let the trainer save and leave.")
+
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+SECTION = README.partition("## Writing a playbook\n")[2].partition("\n## ")[0]
+
+
+def test_the_example_of_the_readme_is_right(tmp_path: Path) -> None:
+    example = SECTION.partition("```yaml\n")[2].partition("```")[0]
+    write(tmp_path / "playbooks", night=example)
+    night = shelved("night", cwd=tmp_path, dirs=[tmp_path / "playbooks", stock_dir()])
+    assert night.problem is None
+    assert night.purpose.startswith("for runs that nobody watches.")
+    assert night.playbook is not None
+    assert night.playbook.verify == Verify("new", "released", 30)
+    assert [rung.does for rung in night.playbook.ladder] == [
+        *("touch", "signal", "await", "run", "signal"),
+    ]
+
+
+def test_the_readme_names_every_key_and_every_stock_playbook() -> None:
+    shape = schema("playbook")
+    keys = {*shape["properties"]}
+    for part in ("hold", "verify", "probe"):
+        inner = shape["properties"][part]
+        keys |= {*(inner.get("properties") or inner["anyOf"][0]["properties"])}
+    for kind in shape["properties"]["ladder"]["items"]["oneOf"]:
+        keys |= {*kind["properties"]}
+    assert len(keys) > 20
+    assert {key for key in keys | STOCK if not re.search(rf"`{key}\b", SECTION)} == set()
