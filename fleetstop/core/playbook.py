@@ -161,6 +161,25 @@ def filled(rung: Rung, values: Mapping[str, str | None]) -> Rung:
     return msgspec.structs.replace(rung, argument=shlex.join(words), words=())
 
 
+def filled_ladder(ladder: tuple[Rung, ...], values: Mapping[str, str | None]) -> tuple[Rung, ...]:
+    """Every rung that can be filled in, filled in; the others keep their placeholders, which
+    `unfilled` tells at the moment of the rung."""
+
+    def known(rung: Rung) -> Rung:
+        names = {name for word in rung.words for name in _PLACEHOLDER.findall(word)}
+        return filled(rung, values) if all(values.get(name) for name in names) else rung
+
+    return tuple(known(rung) for rung in ladder)
+
+
+def unfilled(rung: Rung) -> str | None:
+    """Why this command cannot be run as it stands, a sentence; None where it can."""
+    gaps = [name for word in rung.words for name in _PLACEHOLDER.findall(word)]
+    if not gaps:
+        return None
+    return f"{{{gaps[0]}}} cannot be filled in: {PLACEHOLDERS[gaps[0]]} is not known"
+
+
 def parse_ladder(text: str) -> tuple[Rung, ...]:
     """The short form, `INT/3m await:checkpoint/30m KILL:tree/30s`; recipients unsaid are the
     trainers.

@@ -23,7 +23,9 @@ from fleetstop.core.playbook import (
     Verify,
     always_lossy,
     filled,
+    filled_ladder,
     lossy_reason,
+    unfilled,
 )
 from fleetstop.errors import BadConfig, BadUsage
 
@@ -376,6 +378,23 @@ def test_a_run_without_a_value_is_not_run_in_part(tmp_path: Path, unit: str | No
         assert caught.value.message == (
             "{unit} cannot be filled in: the systemd unit the job runs in is not known"
         )
+
+
+def test_a_command_that_cannot_be_filled_in_says_so_in_its_turn(tmp_path: Path) -> None:
+    systemd = load_playbook("systemd", cwd=tmp_path, dirs=[stock_dir()])
+    known = filled_ladder(systemd.ladder, {"unit": "train@1.service", "pid": None})
+    assert known[2].argument == "systemctl stop train@1.service"
+    assert [unfilled(rung) for rung in known] == [None, None, None]
+    without = filled_ladder(systemd.ladder, {"unit": None, "pid": "7"})
+    assert without == systemd.ladder
+    assert [unfilled(rung) for rung in without] == [
+        None,
+        None,
+        "{unit} cannot be filled in: the systemd unit the job runs in is not known",
+    ]
+    # a value that looks like a placeholder is filled in once and stays what it is
+    odd = filled_ladder(systemd.ladder, {"unit": "{unit}"})
+    assert (odd[2].argument, unfilled(odd[2])) == ("systemctl stop '{unit}'", None)
 
 
 @pytest.mark.parametrize(
