@@ -598,7 +598,7 @@ def test_the_example_of_the_readme_is_right(tmp_path: Path) -> None:
     assert night.playbook is not None
     assert night.playbook.verify == Verify("new", "released", 30)
     assert [rung.does for rung in night.playbook.ladder] == [
-        *("touch", "signal", "await", "run", "signal"),
+        *("signal", "await", "run", "signal"),
     ]
 
 
