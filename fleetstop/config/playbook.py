@@ -125,24 +125,30 @@ def _elsewhere(shape: Shape) -> Reader:
     return Reader(_placed, shape)
 
 
+_EVERY = Reader(_every, FINITE_SHAPE | {"minimum": _EVERY_LEAST_S, "maximum": _EVERY_MOST_S})
 _PROBE: Table = {
     "processes": one_of("proc"),
-    "gpus": one_of("nvidia-smi", "none"),
-    "every": Reader(_every, FINITE_SHAPE | {"minimum": _EVERY_LEAST_S, "maximum": _EVERY_MOST_S}),
+    "gpus": one_of("nvidia-smi", "none").saying("what is asked who holds a GPU"),
+    "every": _EVERY.saying("how often processes are looked at: from 10ms to 10s"),
 }
-_HOLD: Table = {"saving": DURATION, "stopping": DURATION}
+_HOLD: Table = {
+    "saving": DURATION.saying("how long a checkpoint may stand still without growing"),
+    "stopping": DURATION.saying("how long a job that heard a signal may only use CPU"),
+}
 _VERIFY: Table = {
-    "checkpoint": one_of("new", "none"),
+    "checkpoint": one_of("new", "none").saying("new: something new and whole was saved"),
     "gpus": one_of("released", "ignore"),
-    "within": FINITE,
+    "within": FINITE.saying("how long all of that may take after the end"),
 }
+_HOLD_SHAPE: Shape = {"anyOf": [keys(_HOLD) | {"type": "object"}, {"const": "none"}]}
+_LADDER_SHAPE = listed(rung_shape(), least=1)
 _TOP: Table = {
-    "extends": TEXT,
-    "lossless": BOOLEAN,
-    "probe": _elsewhere(keys(_PROBE)),
-    "ladder": _elsewhere(listed(rung_shape(), least=1)),
-    "hold": _elsewhere({"anyOf": [keys(_HOLD) | {"type": "object"}, {"const": "none"}]}),
-    "verify": _elsewhere(keys(_VERIFY)),
+    "extends": TEXT.saying("the playbook this builds on; keys said here replace its keys whole"),
+    "lossless": BOOLEAN.saying("true: nothing in it may lose work"),
+    "probe": _elsewhere(keys(_PROBE)).saying("what is looked at, and how often"),
+    "ladder": _elsewhere(_LADDER_SHAPE).saying("the rungs, tried from the top"),
+    "hold": _elsewhere(_HOLD_SHAPE).saying("how long a signal waits for a save or a shutdown"),
+    "verify": _elsewhere(keys(_VERIFY)).saying("what has to be true before it counts as stopped"),
 }
 
 

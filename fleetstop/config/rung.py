@@ -126,22 +126,38 @@ def _run_shape() -> Shape:
 _VERDICT: Shape = {"enum": list(ORDER)}
 _VERDICTS = Reader(_verdicts, {"anyOf": [_VERDICT, listed(_VERDICT, least=1)]})
 _COMMON: Table = {
-    "wait": DURATION,
-    "lossless": BOOLEAN,
-    "when": _VERDICTS,
-    "unless": _VERDICTS,
+    "wait": DURATION.saying("how long its effect is awaited: 90s, 3m, 1h30m, forever"),
+    "lossless": BOOLEAN.saying(
+        "you vouch that a run, keys or second signal (again) loses nothing; never of KILL"
+    ),
+    "when": _VERDICTS.saying("one verdict or a list: the rung is for those only"),
+    "unless": _VERDICTS.saying("one verdict or a list: the rung is not for those"),
 }
-_ACTS: Table = {**_COMMON, "again": BOOLEAN}
+_ACTS: Table = {
+    **_COMMON,
+    "again": BOOLEAN.saying("also for a trainer that has heard a signal; still under the hold"),
+}
+_SIGNAL = Reader(_parsed(parse_signal), signal_shape(STOP_SIGNAL))
+_TO = Reader(_parsed(parse_recipients), {"enum": list(RECIPIENTS)})
+_RUN = Reader(_run, _run_shape())
 _RUNGS: dict[Does, Table] = {
     "signal": {
-        "signal": Reader(_parsed(parse_signal), signal_shape(STOP_SIGNAL)),
-        "to": Reader(_parsed(parse_recipients), {"enum": list(RECIPIENTS)}),
+        "signal": _SIGNAL.saying("a signal's name, or stop_signal: the job's own"),
+        "to": _TO.saying("trainers; anything more may lose work"),
         **_ACTS,
     },
-    "run": {"run": Reader(_run, _run_shape()), **_ACTS},
-    "touch": {"touch": PATH, **_ACTS},
-    "keys": {"keys": TEXT, **_ACTS},
-    "await": {"await": one_of("checkpoint"), **_COMMON},
+    "run": {
+        "run": _RUN.saying(
+            "text for sh, or the words of one command, {unit}, {pid}, {target} filled in; lossy"
+        ),
+        **_ACTS,
+    },
+    "touch": {"touch": PATH.saying("an absolute path: for trainers with a stop file"), **_ACTS},
+    "keys": {"keys": TEXT.saying("typed into the job's tmux pane, like C-c; lossy"), **_ACTS},
+    "await": {
+        "await": one_of("checkpoint").saying("go on as soon as the next checkpoint is whole"),
+        **_COMMON,
+    },
 }
 
 

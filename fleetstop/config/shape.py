@@ -36,6 +36,10 @@ class Reader(Struct, frozen=True):
     def __call__(self, spot: Spot) -> Any:
         return self.read(spot)
 
+    def saying(self, text: str) -> Reader:
+        """The same, with the words that an editor shows beside the key."""
+        return Reader(self.read, {"description": text, **self.shape})
+
 
 Table: TypeAlias = Mapping[str, Reader]
 

@@ -21,12 +21,18 @@ class Shelved(Struct, frozen=True):
     hint: str = ""
 
 
+# Lines for an editor or for YAML itself, before anything is said.
+_NOT_FOR_PEOPLE = ("# yaml-language-server:", "# vim:", "# -*-", "#!", "---", "%")
+
+
 def purpose_of(text: str, file_name: str) -> str:
     """The first comment line of a playbook, without the file's own name before it."""
     for line in text.splitlines():
         said = line.strip()
-        if said.startswith("#"):
-            return said.lstrip("#").strip().removeprefix(f"{file_name}:").strip()
-        if said:
+        if not said or said.startswith(_NOT_FOR_PEOPLE):
+            continue
+        if not said.startswith("#"):
             break
+        if words := said.lstrip("#").strip().removeprefix(f"{file_name}:").strip():
+            return words
     return ""

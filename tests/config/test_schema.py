@@ -101,6 +101,13 @@ def test_every_pattern_is_one_that_editors_can_read_too(pattern: str) -> None:
     assert text.startswith(("^", r"\S"))
 
 
+def test_an_editor_has_words_for_the_keys_of_a_playbook() -> None:
+    top = schema("playbook")["properties"]
+    rungs = [each["properties"] for each in top["ladder"]["items"]["oneOf"]]
+    assert [key for table in (top, *rungs) for key, each in table.items()
+            if not each.get("description")] == []  # fmt: skip
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_stock_playbook_is_taken(path: Path) -> None:
     assert refusal(PLAYBOOK, path.read_text()) == ""
