@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from fleetstop import __version__
+from fleetstop.cli import playbooks
 from fleetstop.cli.options import USUAL_ROOT, adhoc, inventory, loudness, output, selection
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -19,6 +20,10 @@ def group() -> None:
 
     Looks first, tells what it sees, does the gentlest thing that can work, proves that it worked.
     """
+
+
+group.add_command(playbooks.playbook)
+group.add_command(playbooks.schema)
 
 
 @group.command("ls")

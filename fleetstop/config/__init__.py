@@ -4,20 +4,24 @@ Every error is a BadConfig: `file:line: path: problem, did you mean 'x'?`. A fil
 lies seen from the working directory.
 """
 
-from fleetstop.config.files import (
-    INVENTORY_VARIABLE,
-    load_inventory,
+from fleetstop.config.files import INVENTORY_VARIABLE, load_inventory
+from fleetstop.config.schema import SCHEMAS, schema
+from fleetstop.config.shelf import (
     load_playbook,
     playbook_dirs,
     playbook_files,
+    shelved,
     stock_dir,
 )
 
 __all__ = [
     "INVENTORY_VARIABLE",
+    "SCHEMAS",
     "load_inventory",
     "load_playbook",
     "playbook_dirs",
     "playbook_files",
+    "schema",
+    "shelved",
     "stock_dir",
 ]

@@ -1,4 +1,4 @@
-"""Where inventories and playbooks are looked for, and the reading of them. Knows no key in them."""
+"""Where inventories are looked for, and the reading of any file. Knows no key in them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleetstop.config.inventory import read_inventory
-from fleetstop.config.playbook import read_playbook
 from fleetstop.config.spot import Spot, read_yaml
 from fleetstop.core.inventory import Inventory
-from fleetstop.core.playbook import Playbook
-from fleetstop.core.spelling import did_you_mean, plain, shown
+from fleetstop.core.spelling import plain
 from fleetstop.errors import BadConfig
 
 INVENTORY_VARIABLE = "FLEETSTOP_INVENTORY"
@@ -39,66 +37,25 @@ def load_inventory(
     return Inventory()
 
 
-def load_playbook(name_or_path: str, *, cwd: Path, dirs: Sequence[Path]) -> Playbook:
-    """A playbook by its path (anything with a / or ending in .yaml), else by name in `dirs`."""
-    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
-        path = cwd / _expanded(Path(name_or_path), "playbook")
-        return read_playbook(path.stem, _read_file(path, cwd))
-    for directory in dirs:
-        path = directory / f"{name_or_path}.yaml"
-        if name_or_path and "\0" not in name_or_path and _exists(path):
-            return read_playbook(name_or_path, _read_file(path, cwd))
-    known = list(playbook_files(dirs))
-    places = ", ".join(_seen_from(cwd, each) for each in dirs)
-    raise BadConfig(
-        f"no playbook {shown(name_or_path)}{did_you_mean(name_or_path, known)}; looked in {places}",
-        hint=f"playbooks there: {', '.join(plain(each) for each in known)}" if known else "",
-    )
-
-
-def playbook_dirs(inventory: Inventory, cwd: Path) -> tuple[Path, ...]:
-    """Where playbooks are looked for by name: ./playbooks, beside the inventory, the stock."""
-    dirs = [cwd / "playbooks"]
-    for source in inventory.sources:
-        directory = (cwd / source).parent
-        dirs += [directory / "playbooks", directory.parent / "playbooks"]
-    return tuple(dict.fromkeys((*dirs, stock_dir())))
-
-
-def playbook_files(dirs: Sequence[Path]) -> dict[str, Path]:
-    """Every playbook that can be loaded by name; the first directory that has it wins."""
-    files: dict[str, Path] = {}
-    for path in (path for each in dirs for path in _listed(each) if path.suffix == ".yaml"):
-        files.setdefault(path.stem, path)
-    return files
-
-
-def stock_dir() -> Path:
-    """The stock playbooks: inside the package in a wheel, beside it in a checkout."""
-    package = Path(__file__).parent.parent
-    inside = package / "playbooks"
-    return inside if inside.is_dir() else package.parent / "playbooks"
-
-
 def _named_files(path: Path, cwd: Path, by: str) -> list[Path]:
-    path = cwd / _expanded(path, by)
-    if not _exists(path):
-        raise BadConfig(f"{by}: there is no {_seen_from(cwd, path)}", hint=_DIRECTORY_HINT)
+    path = cwd / expanded(path, by)
+    if not exists(path):
+        raise BadConfig(f"{by}: there is no {seen_from(cwd, path)}", hint=_DIRECTORY_HINT)
     if not path.is_dir():
         return [path]
     files = _fleet_files(path)
     if not files:
         raise BadConfig(
-            f"{by}: there is no {_PATTERN} in {_seen_from(cwd, path)}", hint=_DIRECTORY_HINT
+            f"{by}: there is no {_PATTERN} in {seen_from(cwd, path)}", hint=_DIRECTORY_HINT
         )
     return files
 
 
 def _fleet_files(directory: Path) -> list[Path]:
-    return [path for path in _listed(directory) if path.match(_PATTERN)]
+    return [path for path in in_directory(directory) if path.match(_PATTERN)]
 
 
-def _listed(directory: Path) -> list[Path]:
+def in_directory(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -107,7 +64,7 @@ def _listed(directory: Path) -> list[Path]:
         raise BadConfig(f"{plain(str(directory))}: {error.strerror}") from error
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError) as error:
@@ -115,7 +72,7 @@ def _exists(path: Path) -> bool:
         raise BadConfig(f"{plain(str(path))}: {reason}") from error
 
 
-def _expanded(path: Path, by: str) -> Path:
+def expanded(path: Path, by: str) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:
@@ -124,11 +81,11 @@ def _expanded(path: Path, by: str) -> Path:
 
 
 def _read_files(files: Sequence[Path], cwd: Path) -> Inventory:
-    roots = [_read_file(path, cwd) for path in files]
+    roots = [read_file(path, cwd) for path in files]
     return read_inventory(roots, lambda spot: (cwd / spot.file).parent)
 
 
-def _read_file(path: Path, cwd: Path) -> Spot:
+def read_file(path: Path, cwd: Path) -> Spot:
     file = _relative(cwd, path)
     try:
         with path.open("rb") as stream:
@@ -151,5 +108,5 @@ def _relative(cwd: Path, path: Path) -> str:
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
-def _seen_from(cwd: Path, path: Path) -> str:
+def seen_from(cwd: Path, path: Path) -> str:
     return plain(_relative(cwd, path))

@@ -12,7 +12,22 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from fleetstop.config.job import JOB_KEYS, Table, read_job, read_values, texts
+from fleetstop.config.job import JOB_KEYS, read_job, texts
+from fleetstop.config.shape import (
+    BOOLEAN,
+    PATH,
+    TEXT_SHAPE,
+    Reader,
+    Readers,
+    Shape,
+    Table,
+    integer,
+    keys,
+    listed,
+    named,
+    one_of,
+    read_values,
+)
 from fleetstop.config.spot import Spot
 from fleetstop.core.address import parse_destination
 from fleetstop.core.inventory import (
@@ -29,7 +44,7 @@ from fleetstop.core.places import check_member
 from fleetstop.core.spelling import did_you_mean, plain, shown
 from fleetstop.errors import BadUsage
 
-_TOP = ("defaults", "hosts", "containers", "groups")
+_API_NEEDED = ("url", "token_id", "token_secret")
 _SECRET_SOURCES = ("env", "file", "command", "keyring")
 _SECRET = f"must be a mapping with one of {', '.join(_SECRET_SOURCES)}, like {{env: PVE_TOKEN}}"
 _TOKEN_ID = re.compile(r"[^@!\s]+@[^@!\s]+![^@!\s]+")
@@ -63,7 +78,7 @@ def read_inventory(roots: Sequence[Spot], beside: Callable[[Spot], Path]) -> Inv
 def _collect(roots: Sequence[Spot]) -> _Parts:
     parts = _Parts({"job": {}, "host": {}, "container": {}}, {}, {}, {})
     for root in roots:
-        top = root.fields(_TOP)
+        top = root.fields(FILE)
         if "defaults" in top:
             for kind, spot in top["defaults"].fields(tuple(parts.defaults)).items():
                 _add(parts.defaults[kind], spot.fields(_DEFAULTS[kind]), spot)
@@ -101,7 +116,7 @@ def _host(name: str, spot: Spot, parts: _Parts, beside: Callable[[Spot], Path]) 
     given = {**parts.defaults["host"], **spot.fields(_HOST)}
     if "ssh" not in given:
         raise spot.wrong("key 'ssh' is missing, like root@10.1.2.6 or an alias of ~/.ssh/config")
-    table: Table = {
+    table: Readers = {
         **_HOST,
         "identity": lambda each: _local_path(each, beside),
         "known_hosts": lambda each: _local_path(each, beside),
@@ -115,7 +130,7 @@ def _container(name: str, spot: Spot, parts: _Parts) -> Container:
     given = {**parts.defaults["container"], **spot.fields(_CONTAINER, needed=("vmid",))}
     if "host" not in given:
         raise spot.wrong("key 'host' is missing")
-    table: Table = {
+    table: Readers = {
         **_CONTAINER,
         "host": lambda each: _known_host(each, parts),
         "jobs": lambda each: _jobs(each, parts),
@@ -162,13 +177,12 @@ def _jump(spot: Spot) -> str:
 
 
 def _api(spot: Spot, beside: Callable[[Spot], Path]) -> Api:
-    table: Table = {
+    table: Readers = {
         **_API,
         "token_secret": lambda each: _secret(each, beside),
         "ca": lambda each: _local_path(each, beside),
     }
-    needed = ("url", "token_id", "token_secret")
-    return Api(**read_values(spot.fields(_API, needed=needed), table))
+    return Api(**read_values(spot.fields(_API, needed=_API_NEEDED), table))
 
 
 def _secret(spot: Spot, beside: Callable[[Spot], Path]) -> dict[str, str]:
@@ -251,36 +265,64 @@ def _placed(spot: Spot) -> NoReturn:
     raise AssertionError(f"{spot.path} is read where the rest of the inventory is at hand")
 
 
-_API: Table = {
-    "url": _url,
-    "token_id": _token_id,
-    "token_secret": _placed,
-    "ca": _placed,
-    "fingerprint": _fingerprint,
+def _text_like(pattern: str) -> Shape:
+    return {"type": "string", "pattern": rf"^\s*{pattern}\s*$"}
+
+
+def _elsewhere(shape: Shape) -> Reader:
+    return Reader(_placed, shape)
+
+
+_SECRET_SHAPE: Shape = {
+    "type": "object",
+    "properties": dict.fromkeys(_SECRET_SOURCES, TEXT_SHAPE),
+    "additionalProperties": False,
+    "minProperties": 1,
+    "maxProperties": 1,
 }
+_JOBS = _elsewhere(named(keys(JOB_KEYS)))
+_API: Table = {
+    "url": Reader(_url, _text_like(r"https://[^\s/?#@]+/?")),
+    "token_id": Reader(_token_id, _text_like(r"[^@!\s=]+@[^@!\s=]+![^@!\s=]+")),
+    "token_secret": _elsewhere(_SECRET_SHAPE),
+    "ca": _elsewhere(TEXT_SHAPE),
+    "fingerprint": Reader(_fingerprint, _text_like(_FINGERPRINT.pattern)),
+}
+_TAGS = Reader(texts, listed(TEXT_SHAPE))
 _HOST: Table = {
-    "ssh": _ssh,
-    "port": lambda spot: spot.integer(1, 65535),
-    "jump": _jump,
-    "identity": _placed,
-    "known_hosts": _placed,
-    "sudo": lambda spot: spot.choice("auto", "never", "always"),
-    "pct": Spot.absolute,
-    "api": _placed,
-    "jobs": _placed,
-    "tags": texts,
-    "protected": Spot.boolean,
+    # addresses have their own grammar (core/address.py); here only what none can hold
+    "ssh": Reader(_ssh, TEXT_SHAPE | {"not": {"pattern": r"^\s*-"}}),
+    "port": integer(1, 65535),
+    "jump": Reader(_jump, TEXT_SHAPE | {"not": {"pattern": r"^\s*-"}}),
+    "identity": _elsewhere(TEXT_SHAPE),
+    "known_hosts": _elsewhere(TEXT_SHAPE),
+    "sudo": one_of("auto", "never", "always"),
+    "pct": PATH,
+    "api": _elsewhere(keys(_API, needed=_API_NEEDED)),
+    "jobs": _JOBS,
+    "tags": _TAGS,
+    "protected": BOOLEAN,
 }
 _CONTAINER: Table = {
-    "host": _placed,
-    "vmid": lambda spot: spot.integer(VMID_LEAST, VMID_MOST),
-    "tags": texts,
-    "protected": Spot.boolean,
-    "jobs": _placed,
+    "host": _elsewhere(TEXT_SHAPE),
+    "vmid": integer(VMID_LEAST, VMID_MOST),
+    "tags": _TAGS,
+    "protected": BOOLEAN,
+    "jobs": _JOBS,
 }
 # What is one's own, like jobs and a VMID, has no default.
-_DEFAULTS: dict[str, tuple[str, ...]] = {
-    "job": tuple(JOB_KEYS),
-    "host": tuple(key for key in _HOST if key != "jobs"),
-    "container": tuple(key for key in _CONTAINER if key not in ("jobs", "vmid")),
+_DEFAULTS: dict[str, Table] = {
+    "job": JOB_KEYS,
+    "host": {key: reader for key, reader in _HOST.items() if key != "jobs"},
+    "container": {key: reader for key, reader in _CONTAINER.items() if key not in ("jobs", "vmid")},
+}
+_GROUP = listed(TEXT_SHAPE, least=1)
+# Read part by part, since names and defaults hold across files; the shape is one file's.
+FILE: Table = {
+    "defaults": _elsewhere(
+        keys({kind: _elsewhere(keys(each)) for kind, each in _DEFAULTS.items()})
+    ),
+    "hosts": _elsewhere(named(keys(_HOST))),
+    "containers": _elsewhere(named(keys(_CONTAINER, needed=("vmid",)))),
+    "groups": _elsewhere(named(_GROUP)),
 }

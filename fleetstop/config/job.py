@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
+from fleetstop.config.shape import (
+    BOOLEAN,
+    DURATION,
+    FINITE,
+    PATH,
+    TEXT,
+    TEXT_SHAPE,
+    WORD,
+    WORD_SHAPE,
+    Reader,
+    Shape,
+    Table,
+    integer,
+    keys,
+    listed,
+    one_of,
+    read_values,
+    signal_shape,
+)
 from fleetstop.config.spot import Spot
 from fleetstop.core.inventory import (
     MATCH_KEYS,
@@ -20,18 +38,9 @@ from fleetstop.core.inventory import (
 from fleetstop.core.playbook import STOP_SIGNAL, parse_signal
 from fleetstop.core.spelling import plain
 
-Table: TypeAlias = Mapping[str, Callable[[Spot], Any]]
-
 _MOST_PIDS = 4_194_304  # PID_MAX_LIMIT of a 64-bit kernel, proc(5)
 _MOST_GPUS = 1023
-# Where the key people write is not the field's name: the field says its unit.
-_FIELD = {"max_loss": "max_loss_s", "within": "within_s"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def read_values(spots: Mapping[str, Spot], table: Table) -> dict[str, Any]:
-    """Each key by its reader, under the name of its field."""
-    return {_FIELD.get(key, key): table[key](spot) for key, spot in spots.items()}
 
 
 def texts(spot: Spot) -> tuple[str, ...]:
@@ -95,17 +104,10 @@ def _playbook(spot: Spot) -> str:
 def _gpus(spot: Spot) -> tuple[int, ...]:
     if isinstance(spot.node.value, str) and not spot.node.is_null:
         raise spot.wrong("must be a list, like [0, 1]")
-    indexes = tuple(each.integer(0, _MOST_GPUS) for each in spot.items())
+    indexes = tuple(_INDEX(each) for each in spot.items())
     if len(set(indexes)) < len(indexes):
         raise spot.wrong("names a GPU twice")
     return indexes
-
-
-def _finite(spot: Spot) -> float:
-    seconds = spot.duration()
-    if seconds == float("inf"):
-        raise spot.wrong("must end: 'forever' is not allowed here")
-    return seconds
 
 
 def _launch(spot: Spot) -> Launch:
@@ -120,39 +122,57 @@ def _healthcheck(spot: Spot) -> Healthcheck:
     return Healthcheck(**read_values(spot.fields(_HEALTHCHECK), _HEALTHCHECK))
 
 
-def _one_of(*words: str) -> Callable[[Spot], str]:
-    return lambda spot: spot.choice(*words)
+def _match_shape() -> Shape:
+    """`all` beside exactly one of the ways; `gpu: false` is none."""
+    ways = [{"required": [way]} for way in MATCH_KEYS if way != "gpu"]
+    by_gpu = {"required": ["gpu"], "properties": {"gpu": {"const": True}}}
+    return keys(_MATCH) | {"type": "object", "oneOf": [*ways, by_gpu]}
 
 
+def _program_shape() -> Shape:
+    named = {"type": WORD_SHAPE["type"], "pattern": r"\S"}
+    return listed(WORD_SHAPE, least=1) | {"prefixItems": [named]}
+
+
+def _variables() -> Shape:
+    return {
+        "type": ["object", "null"],
+        "propertyNames": {"pattern": rf"^(?:{_VARIABLE.pattern})$"},
+        "additionalProperties": WORD_SHAPE,
+    }
+
+
+_INDEX = integer(0, _MOST_GPUS)
 _MATCH: Table = {
-    **dict.fromkeys(MATCH_KEYS, Spot.text),
-    "pgrep": Spot.word,
-    "pid": lambda spot: spot.integer(2, _MOST_PIDS),
-    "gpu": Spot.boolean,
-    "all": Spot.boolean,
+    **dict.fromkeys(MATCH_KEYS, TEXT),
+    "pgrep": Reader(Spot.word, WORD_SHAPE | {"minLength": 1}),
+    "pid": integer(2, _MOST_PIDS),
+    "pidfile": Reader(Spot.text, PATH.shape),
+    "gpu": BOOLEAN,
+    "all": BOOLEAN,
 }
 _LAUNCH: Table = {
-    "run": _program,
-    "cwd": Spot.absolute,
-    "env": _environment,
-    "user": Spot.text,
-    "resume": _words,
+    "run": Reader(_program, _program_shape()),
+    "cwd": PATH,
+    "env": Reader(_environment, _variables()),
+    "user": TEXT,
+    "resume": Reader(_words, listed(WORD_SHAPE)),
 }
-_DEPLOY: Table = {"dest": Spot.absolute}
-_HEALTHCHECK: Table = {"log_matches": Spot.word, "within": _finite}
+_DEPLOY: Table = {"dest": PATH}
+_HEALTHCHECK: Table = {"log_matches": WORD, "within": FINITE}
 JOB_KEYS: Table = {
-    "match": _match,
-    "stop_signal": _stop_signal,
-    "playbook": _playbook,
-    "trainers": _one_of("leaves", "all"),
-    "ranks": _one_of("all_save", "rank0_saves"),
-    "wrapper": Spot.text,
-    "max_loss": Spot.duration,
-    "log": Spot.absolute,
-    "checkpoints": Spot.absolute,
-    "gpus": _gpus,
-    "launch": _launch,
-    "deploy": _deploy,
-    "healthcheck": _healthcheck,
-    "protected": Spot.boolean,
+    "match": Reader(_match, _match_shape()),
+    "stop_signal": Reader(_stop_signal, signal_shape(leave_out=("KILL",))),
+    "playbook": Reader(_playbook, TEXT_SHAPE),
+    "trainers": one_of("leaves", "all"),
+    "ranks": one_of("all_save", "rank0_saves"),
+    "wrapper": TEXT,
+    "max_loss": DURATION,
+    "log": PATH,
+    "checkpoints": PATH,
+    "gpus": Reader(_gpus, listed(_INDEX.shape) | {"uniqueItems": True}),
+    "launch": Reader(_launch, keys(_LAUNCH, needed=("run",))),
+    "deploy": Reader(_deploy, keys(_DEPLOY)),
+    "healthcheck": Reader(_healthcheck, keys(_HEALTHCHECK)),
+    "protected": BOOLEAN,
 }

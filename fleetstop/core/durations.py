@@ -14,6 +14,12 @@ _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _COMPOUND = re.compile("".join(rf"(?:(?P<{u}>[0-9]{{1,12}}){u}(?![a-z]))?" for u in _SECONDS))
 _DECIMAL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(d|h|ms|m|s|)")
 
+# The same for who cannot call us (JSON Schema, ECMA 262): at most one of each unit, in order.
+_ORDERED = "".join(rf"(?:[0-9]{{1,12}}{unit}(?![a-z]))?" for unit in _SECONDS)
+_WRITTEN = rf"{_DECIMAL.pattern.replace('(d|h', '(?:d|h')}|(?=[0-9]){_ORDERED}"
+FINITE_PATTERN = rf"^\s*(?:{_WRITTEN})\s*$"
+DURATION_PATTERN = rf"^\s*(?:forever|{_WRITTEN})\s*$"
+
 _BYTES: dict[str, int] = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGTP", start=1):
     _BYTES |= {f"{_letter}B": int(1000**_power), f"{_letter}iB": int(1024**_power)}

@@ -76,6 +76,11 @@ def find(
     holders = {
         p.id.pid for p in tree.processes.values() if p.gpus or p.id.pid in (gpu_pids or frozenset())
     }
+    holding = [p for pid, p in hits.items() if pid in holders]
+    if match.tmux is not None and holding:
+        # a pane names all that works in it, its `| tee` too, which a signal would end first
+        rest = _strangers([p for pid, p in hits.items() if pid not in holders], holding)
+        hits = {p.id.pid: p for p in (*holding, *rest)}
     # a torn look can show forks of forks in a circle: then nobody is set aside
     own = {pid for pid, p in hits.items() if not _fork_of(tree, p, hits)} or set(hits)
     first = tuple(p for pid, p in hits.items() if pid <= 1 and pid in own)

@@ -15,7 +15,8 @@ VMID_LEAST, VMID_MOST = 100, 999_999_999
 # The ways to recognise a job; a match sets exactly one, and may add `all: true`.
 MATCH_KEYS = ("script", "module", "exe", "pgrep", "pid", "pidfile", "unit", "tmux", "gpu")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+_NAME = re.compile(NAME_PATTERN)
 
 
 class Match(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,13 @@ def fleetstop(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["stop", "--help"], ["status", "--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--help"], ["stop", "--help"], ["status", "--help"]),
+        *(["playbook", "--help"], ["playbook", "check", "--help"], ["schema", "--help"]),
+    ],
+)
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     code = (
         "import sys\nfrom fleetstop.cli.commands import group\n"
@@ -93,6 +100,11 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["ls", "-i", "nowhere.yaml"], 3, ["nowhere.yaml"]),
     (["stopp", "ct200"], 2, ["stopp"]),
     (["stop", "ct200", "--forse"], 2, ["--forse"]),
+    (["playbook", "show", "gracefull"], 3, ["did you mean 'graceful'"]),
+    (["playbook", "show", "./none.yaml"], 3, ["none.yaml: there is no such file"]),
+    (["playbook", "check"], 2, ["Missing argument"]),
+    (["playbook", "ls", "-i", "nowhere.yaml"], 3, ["nowhere.yaml"]),
+    (["schema", "playbok"], 2, ["playbook", "inventory"]),
     (["stop", "ct201:train"], 5, ["protected"]),
     (["stop", "ct201"], 5, ["ct201:train", "ct201:eval"]),
 ]
@@ -187,6 +199,45 @@ def test_ls_without_an_inventory_says_where_it_looked(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "./inventory/fleet*.yaml" in done.stderr
     assert "fleetstop status" in done.stderr
+
+
+GOOD = "# mine.yaml: mine.\nextends: graceful\nhold: {saving: 2h}\n"
+BAD = "lossless: true\nladder:\n  - {signal: INT, to: trainers, wiat: 3m}\n"
+
+
+def test_playbooks_are_listed_shown_and_checked(home: Path) -> None:
+    (home / "playbooks").mkdir()
+    (home / "playbooks/mine.yaml").write_text(GOOD)
+    (home / "bad.yaml").write_text(BAD)
+    listed = fleetstop(home, "playbook", "ls")
+    assert listed.returncode == 0
+    assert re.search(r"^mine +yes +playbooks/mine\.yaml +mine\.$", listed.stdout, re.MULTILINE)
+    assert re.search(r"^standard +no +stock", listed.stdout, re.MULTILINE)
+    shown = fleetstop(home, "playbook", "show", "mine")
+    assert shown.returncode == 0
+    assert "  ladder        1  the job's stop signal to the trainers, then up to 3m" in shown.stdout
+    assert "up to 2h without growth" in shown.stdout
+    told = json.loads(fleetstop(home, "playbook", "show", "mine", "--json").stdout)
+    assert (told["event"], told["name"], told["hold"]["saving_s"]) == ("playbook", "mine", 7200.0)
+    right = fleetstop(home, "playbook", "check", "playbooks/mine.yaml", "graceful")
+    assert (right.returncode, right.stdout.splitlines()[-1]) == (0, "2 right")
+    wrong = fleetstop(home, "playbook", "check", "bad.yaml", "playbooks/mine.yaml", "gone.yaml")
+    assert wrong.returncode == 3
+    assert wrong.stdout.splitlines() == [
+        "bad.yaml:3: ladder[0]: unknown key 'wiat', did you mean 'wait'?",
+        "playbooks/mine.yaml: right; lossless, 2 rungs",
+        "gone.yaml: there is no such file",
+        "1 right, 2 wrong",
+    ]
+    told = json.loads(fleetstop(home, "playbook", "check", "bad.yaml", "--json").stdout)
+    assert told["playbooks"][0]["problem"].startswith("bad.yaml:3: ladder[0]: unknown key")
+
+
+@pytest.mark.parametrize("kind", ["playbook", "inventory"])
+def test_a_schema_is_printed_whole(home: Path, kind: str) -> None:
+    done = fleetstop(home, "schema", kind)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["$schema"].endswith("/2020-12/schema")
 
 
 def test_the_version_and_the_module_form() -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fleetstop.config.inventory import read_inventory
-from fleetstop.config.playbook import read_playbook
+from fleetstop.config.playbook import extended, read_playbook
 from fleetstop.config.spot import read_yaml
 from fleetstop.errors import BadConfig
 
@@ -27,7 +27,10 @@ PLAYBOOK = """\
 lossless: true
 probe: {processes: proc, gpus: nvidia-smi, every: 100ms}
 ladder:
-  - {signal: stop_signal, to: trainers, wait: 3m}
+  - {signal: stop_signal, to: trainers, wait: 3m, again: true, lossless: true}
+  - {run: [a, "{unit}"], wait: forever, lossless: true, when: [busy, deaf]}
+  - {touch: /x, wait: 1h, unless: saving}
+  - {await: checkpoint, wait: 30}
 hold: {saving: 30m, stopping: 60s}
 """
 PIECES = st.sampled_from(
@@ -51,7 +54,9 @@ def as_inventory(text: str) -> str:
 
 def as_playbook(text: str) -> str:
     try:
-        read_playbook("p", read_yaml(text, "f.yaml"))
+        root = read_yaml(text, "f.yaml")
+        extended(root)
+        read_playbook("p", root)
     except BadConfig as error:
         return error.message + error.hint
     return ""

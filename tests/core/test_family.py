@@ -382,6 +382,25 @@ def test_who_trains_is_seen_or_said(
     assert (unclear or "") in (found.unclear or "")
 
 
+PANE = """
+110 -bash
+  120 python train.py # {gpu}1>a                   => trainer
+  121 grep -v warn # 0<a 1>b
+  122 tee log # 0<b
+"""
+
+
+def test_in_a_pane_the_rest_of_the_pipeline_is_no_trainer() -> None:
+    """All three are what works in the pane; INT to tee would cost the trainer its checkpoint."""
+    pane = told(PANE.format(gpu="gpu "))
+    rule, listed = Match(tmux="work"), frozenset({120, 121, 122})
+    found = find(pane.tree, rule, job(match=rule), listed=listed)
+    assert roles_of(found) == pane.roles
+    # nobody is seen to hold a GPU: which of them trains is not guessed
+    unseen = find(tree(PANE.format(gpu="")), rule, job(match=rule), listed=listed)
+    assert [len(each.trainers) for each in unseen.families] != [1]
+
+
 def test_the_driver_s_list_counts_where_open_files_could_not_be_seen() -> None:
     tale = told("""
         110 python train.py # unseen        => launcher

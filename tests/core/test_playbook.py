@@ -36,9 +36,43 @@ def test_a_ladder_in_short(text: str, rungs: list[tuple[str, str, float]]) -> No
     assert [(rung.signal, rung.to, rung.wait_s) for rung in parse_ladder(text)] == rungs
 
 
+def test_a_ladder_in_short_may_await_a_checkpoint() -> None:
+    assert parse_ladder("INT/3m await:checkpoint/30m KILL:tree/30s") == (
+        Rung("INT", "trainers", 180),
+        Rung("", "trainers", 1800, does="await", argument="checkpoint"),
+        Rung("KILL", "tree", 30),
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "await/3m INT/3m",
+            "--ladder: rung 1, 'await/3m': only a checkpoint can be awaited; "
+            "write await:checkpoint/3m",
+        ),
+        (
+            "await:chekpoint/3m INT/3m",
+            "--ladder: rung 1, 'await:chekpoint/3m': only a checkpoint can be awaited; "
+            "write await:checkpoint/3m",
+        ),
+        (
+            "await:checkpoint INT/3m",
+            "--ladder: rung 1, 'await:checkpoint': no wait; write 'await:checkpoint/3m'",
+        ),
+        (
+            "await:checkpoint/3m",
+            "--ladder: rung 1, 'await:checkpoint/3m': nothing on this ladder asks the job to stop",
+        ),
+        (
+            "INT/3m await:checkpoint/30m",
+            "--ladder: rung 2, 'await:checkpoint/30m': await is the last rung, so nothing follows "
+            "the checkpoint and the job runs on; put below it what ends the job then, "
+            "like {signal: KILL, to: tree, wait: 30s}",
+        ),
+        ("INT!/3m", "--ladder: rung 1, 'INT!/3m': unknown signal 'INT!', did you mean 'INT'?"),
+        ("run:x/3m", "--ladder: rung 1, 'run:x/3m': unknown signal 'run'"),
         ("", "--ladder: there is no rung in it"),
         ("INT", "--ladder: rung 1, 'INT': no wait; write 'INT/3m'"),
         ("INT/", "--ladder: rung 1, 'INT/': no wait; write 'INT/3m'"),
