@@ -1,0 +1,82 @@
+"""`fleetstop playbook rehearse`: a playbook tried on simulated jobs. Connects to nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from fleetstop.cli.options import inventory
+
+
+@click.command("rehearse")
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--against", multiple=True, metavar="JOBS", help="deaf,slow-save,... Default: all.")
+@click.option("--graceful", is_flag=True, help="As `stop --graceful` would climb it.")
+@click.option("--force", is_flag=True, help="As `stop --force` would climb it.")
+@click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
+@inventory
+@click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
+def rehearse(**given: Any) -> int:
+    """Climb it against simulated jobs, in virtual time: the story, its length, what is lost.
+
+    The same ladder as a real stop, with the same decisions. Nothing is connected to.
+    """
+    from fleetstop.cli.running import complain
+    from fleetstop.errors import FleetstopError
+
+    try:
+        return _rehearse(given)
+    except FleetstopError as exc:
+        return complain(exc)
+
+
+def _rehearse(given: dict[str, Any]) -> int:
+    from fleetstop.api import Fleet
+    from fleetstop.api.rehearsing import rehearsals
+    from fleetstop.errors import BadUsage
+    from fleetstop.view.stream import Outlet
+
+    if given["graceful"] and given["force"]:
+        raise BadUsage("--graceful and --force contradict each other", hint="choose one")
+    consent = "given" if given["force"] else "refused" if given["graceful"] else "absent"
+    playbook = Fleet.load(given["inventory"]).playbook(given["name"])
+    made = rehearsals(playbook, given["against"], consent)  # type: ignore[arg-type]
+    out = Outlet(sys.stdout)
+    out.write(_json(playbook.name, made) if given["as_json"] else _text(playbook.name, made, given))
+    out.flush()
+    return 0
+
+
+def _text(name: str, made: list[Any], given: dict[str, Any]) -> str:
+    import os
+    import shutil
+
+    from fleetstop.view.choose import colored
+    from fleetstop.view.rehearsal import shown, story
+
+    color = colored(sys.stdout, no_color=given["no_color"], environ=os.environ)
+    width = max(60, shutil.get_terminal_size((104, 40)).columns)
+    stories = [story(name, each.rehearsed, each.events, each.outcome) for each in made]
+    return "\n".join(shown(lines, width=width, color=color) for lines in stories)
+
+
+def _json(name: str, made: list[Any]) -> str:
+    from fleetstop.core.report import exit_code_of
+    from fleetstop.view.json_lines import line
+
+    against = [
+        {
+            "name": each.rehearsed.scenario.name,
+            "about": each.rehearsed.scenario.about,
+            "exit_code": exit_code_of(each.outcome),
+            "lost": each.rehearsed.lost,
+            "lost_s": each.rehearsed.lost_s,
+            "outcome": each.outcome,
+            "events": each.events,
+        }
+        for each in made
+    ]
+    told = {"event": "rehearsal", "schema": 1, "playbook": name, "against": against}
+    return line(told) + "\n"
