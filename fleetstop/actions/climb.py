@@ -317,6 +317,4 @@ class Climb:
         """Whenever the facts change; a screen decides how often it shows that."""
         if held != self._told:
             self._told = held
-            self._scope.teller.tell(
-                events.Holding, why=held.why, evidence=held.evidence, over_wait=held.over_wait
-            )
+            narrate(self._scope.teller, held)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fleetstop import events
 from fleetstop.actions.telling import Teller
 from fleetstop.core.family import Kin
-from fleetstop.core.ladder import Arrived, Enter
+from fleetstop.core.ladder import Arrived, Enter, Held
 from fleetstop.core.playbook import FOREVER
 from fleetstop.core.rungs import Send, Skip, WatchOn
 
 
-def narrate(teller: Teller, step: Enter | Skip | WatchOn | Arrived | Send) -> None:
+def narrate(teller: Teller, step: Enter | Skip | WatchOn | Arrived | Held | Send) -> None:
     """A `Send` is told once it is out."""
     match step:
         case Enter():
@@ -38,6 +38,10 @@ def narrate(teller: Teller, step: Enter | Skip | WatchOn | Arrived | Send) -> No
                 by_run=step.heard.run,
                 ago_s=step.heard.ago_s,
                 wait_s=finite(step.wait_s),
+            )
+        case Held():
+            teller.tell(
+                events.Holding, why=step.why, evidence=step.evidence, over_wait=step.over_wait
             )
         case Arrived():
             teller.tell(

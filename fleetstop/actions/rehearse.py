@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from fleetstop import events
-from fleetstop.actions.told import as_event, pids
+from fleetstop.actions.narrate import narrate, pids_of
+from fleetstop.actions.telling import Teller
 from fleetstop.core.redact import command
 from fleetstop.core.rehearsal import CHECKPOINTS
 from fleetstop.core.report import CheckpointRecord, Outcome, SignalRecord, SkippedRecord
-from fleetstop.core.rungs import Send
-from fleetstop.core.scenarios import Rehearsed
+from fleetstop.core.rungs import Send, Skip, WatchOn
+from fleetstop.core.scenarios import Exit, Rehearsed
 from fleetstop.core.spelling import did_you_mean, shown
-from fleetstop.core.steps import Held
+from fleetstop.core.steps import Arrived, Enter, Held
 from fleetstop.errors import BadUsage
 from fleetstop.events import AnyEvent
 
@@ -34,28 +35,47 @@ def chosen(words: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     return tuple(known) if "all" in names or not names else tuple(dict.fromkeys(names))
 
 
+class _Virtual:
+    """A clock that stands where the story is; see ports.Clock."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> str:
+        return _at(self.seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
 def told(one: Rehearsed) -> tuple[list[AnyEvent], Outcome]:
     """The story as events at 1970-01-01 plus the virtual seconds, and what would become of it."""
-    name, began = one.scenario.name, one.climbed.began
-    heard: list[tuple[float, AnyEvent]] = []
+    heard: list[AnyEvent] = []
+    clock = _Virtual()
+    teller = Teller(one.scenario.name, heard.append, clock)
     held: object = None
-    for at, step in one.climbed.steps:
-        if isinstance(step, Held):
-            # in half an hour of virtual hold only the numbers move: said once is enough
-            was, held = held, (step.why, _NUMBER.sub("#", str(step.evidence)), step.over_wait)
-            if was == held:
-                continue
-        event = as_event(step)
-        if event is not None:
-            kind, facts = event
-            heard.append((at - began, kind(at=_at(at - began), target=name, **facts)))
-    for end in one.exits:
-        facts = {"pid": end.pid, "role": end.role, "cmd": command(end.argv), "zombie": False}
-        ended = events.MemberExited(at=_at(end.seconds), target=name, **facts)
-        heard.append((end.seconds, ended))
-    outcome = outcome_of(one)
-    heard.sort(key=lambda each: each[0])
-    return [event for _, event in heard], outcome
+    steps = [(at - one.climbed.began, step) for at, step in one.climbed.steps]
+    for at, what in sorted(
+        (*steps, *((e.seconds, e) for e in one.exits)), key=lambda each: each[0]
+    ):
+        clock.seconds = at
+        match what:
+            case Exit():
+                facts = {"pid": what.pid, "role": what.role, "cmd": command(what.argv)}
+                teller.tell(events.MemberExited, **facts, zombie=False)
+            case Held():
+                # in half an hour of virtual hold only the numbers move: said once is enough
+                was, held = held, (what.why, _NUMBER.sub("#", str(what.evidence)), what.over_wait)
+                if was != held:
+                    narrate(teller, what)
+            case Enter() | Skip() | WatchOn() | Arrived() | Send():
+                narrate(teller, what)
+            case _:
+                pass  # a wait, an end, a question that nobody is there to answer
+    return heard, outcome_of(one)
 
 
 def outcome_of(one: Rehearsed) -> Outcome:
@@ -74,7 +94,7 @@ def outcome_of(one: Rehearsed) -> Outcome:
             SignalRecord(
                 signal=step.signal,
                 to=step.to,
-                pids=pids(step.recipients),
+                pids=pids_of(step.recipients),
                 landing=step.landing,
                 at=_at(at - climbed.began),
             )

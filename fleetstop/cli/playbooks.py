@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fleetstop.cli.options import inventory
+from fleetstop.cli.rehearsing import rehearse
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
 
@@ -15,6 +16,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="For scripts, one l
 @click.group()
 def playbook() -> None:
     """Playbooks: what there is, what one does rung by rung, whether a file is right."""
+
+
+playbook.add_command(rehearse)
 
 
 @playbook.command("ls")

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from fleetstop.core.habits import (
     DEAF,
     DEAF_SAVES_ON_TERM,
+    DRAINS,
     FOREVER,
     IGNORES_ALL,
     LEAVES_UNSAVED,
@@ -130,6 +131,11 @@ SCENARIOS: dict[str, Scenario] = {
             lambda: job(POLITE, workers=2, worker=_STUCK),
         ),
         Scenario(
+            "server",
+            "drains on the first signal for as long as it is asked, and leaves on the second",
+            lambda: job(_with(DRAINS, hears=("INT", "TERM"))),
+        ),
+        Scenario(
             "unseen",
             "does not let its signal masks be read",
             lambda: job(_with(POLITE, masks_seen=False)),
@@ -181,7 +187,7 @@ def _lost(world: World, climbed: Climbed) -> tuple[Lost, float | None]:
     ended = max(each.died or 0.0 for each in trainers) - climbed.began
     if any(each.lost for each in trainers):
         return "checkpoint_cut", SAVED_BEFORE_S + ended
-    if all(each.saved for each in trainers):
+    if all(each.saved or (each.draining and each.asked is not None) for each in trainers):
         return "nothing", None
     return "since_checkpoint", SAVED_BEFORE_S + ended
 

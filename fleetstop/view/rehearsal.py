@@ -13,7 +13,7 @@ from fleetstop.view.layout import Line, fold, note, painted
 from fleetstop.view.story import Story
 
 _LOST: dict[Lost, str] = {
-    "nothing": "nothing: it saved on the way out",
+    "nothing": "nothing: it ended in its own way",
     "still_running": "nothing: it runs on",
     "since_checkpoint": "about {} of work, all since its last checkpoint",
     "checkpoint_cut": "the checkpoint it was writing, and about {} of work",

@@ -331,7 +331,8 @@ def test_waits_for_ever_when_told_to() -> None:
         consent=FORCED,
         most_s=20_000.0,
     )
-    assert (run.end.reason, run.signals) == ("interrupted", ["INT"])
+    assert run.end.reason.startswith("it was still waiting")
+    assert run.signals == ["INT"]
 
 
 # Landings

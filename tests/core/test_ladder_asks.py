@@ -297,4 +297,4 @@ def test_an_await_is_entered_once_and_held_by_nothing() -> None:
 
 def test_a_wait_for_ever_is_one() -> None:
     run = climb(job(SHRUGS), book(ask("await", "checkpoint", FOREVER)), most_s=9000.0)
-    assert run.end.reason == "interrupted"
+    assert run.end.reason.startswith("it was still waiting")
