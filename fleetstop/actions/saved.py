@@ -7,7 +7,7 @@ from msgspec import Struct
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.climb import Climb
-from fleetstop.actions.files import is_fresh
+from fleetstop.actions.kept import is_fresh
 from fleetstop.actions.locate import Scene, completeness, writers
 from fleetstop.actions.proof import Proof, minutes
 from fleetstop.actions.telling import Scope
