@@ -16,6 +16,7 @@ from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Checkpoint, Listing
 from fleetstop.core.family import standing
 from fleetstop.core.formats import Read
+from fleetstop.core.listing import spelled
 from fleetstop.core.report import CheckpointRecord
 from fleetstop.core.wholeness import usual_interval
 from fleetstop.errors import RemoteFailed
@@ -244,7 +245,7 @@ def _record(climb: Climb, end: _End, one: Checkpoint, told: Read) -> CheckpointR
     elif not climb.signals:
         after = False
     return CheckpointRecord(
-        path=one.path,
+        path=spelled(one.path),
         age_s=max(0.0, end.now - one.mtime) if end.now is not None else None,
         complete=told.whole,
         written_after_signal=after,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from fleetstop.core.checkpoint import is_model_json, is_temp, shape
 from fleetstop.core.family import Family, Kin
-from fleetstop.core.listing import DEPTH
+from fleetstop.core.listing import DEPTH, spelled
 from fleetstop.core.process import OpenFile, Process, ProcessTree
 from fleetstop.core.risk import AtRisk
 
@@ -62,7 +62,9 @@ def saves_of(
     (None: it was not listed), and what is fresh and not done by its name. `risk`: the newest
     complete checkpoint, which says how big this one is going to be.
     """
-    moved = None if changed is None else frozenset(_relative(p, directories) for p in changed)
+    moved = (
+        None if changed is None else frozenset(_relative(spelled(p), directories) for p in changed)
+    )
     eyes = _Eyes(before, now, directories, moved, risk)
     saves: list[Save] = []
     unseen: list[str] = []
@@ -76,11 +78,11 @@ def saves_of(
             continue
         saves += [save for file in files if (save := _of_file(kin, process, file, eyes))]
     known = {save.name for save in saves}
-    for name in (posixpath.basename(path) for path in changed or ()):
+    for name in (posixpath.basename(spelled(path)) for path in changed or ()):
         if name not in known:
             saves.append(Save(pid=0, name=name, text=f"{name} growing", size=0))
             known.add(name)
-    for name in (posixpath.basename(path) for path in temporary):
+    for name in (posixpath.basename(spelled(path)) for path in temporary):
         if name not in known:
             lacks = "has no final name yet" if is_temp(name) else "may not be whole yet"
             saves.append(Save(pid=0, name=name, text=f"{name} {lacks}", size=0))

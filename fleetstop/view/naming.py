@@ -111,4 +111,7 @@ def checkpoint_name(path: str) -> str:
 def completeness(seen: CheckpointSeen) -> str:
     if seen.complete is None:
         return "not known whether complete"
-    return "complete" if seen.complete else "NOT complete"
+    if not seen.complete:
+        return "NOT complete"
+    # of an unknown format nobody can tell more than that it is closed and stands still
+    return "complete" if seen.known_format is not False else "complete by its looks"
