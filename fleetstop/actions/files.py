@@ -93,7 +93,7 @@ class JobFiles:
         at = self._scope.clock.now()
         risk = await self.kept.at_risk(shell, found, now, writing, at, self._mine)
         if risk.ours is None and risk.name is not None:
-            one = next(each for each in found if each.name == risk.name)
+            one = next(each for each in found if spelled(each.name) == risk.name)
             if not self.named_by_another(one) and one.path not in self._alone:
                 await self._ask_once(one)
                 risk = msgspec.structs.replace(risk, ours=self._mine(one))

@@ -109,7 +109,7 @@ class Kept:
             if not told.whole or ours is False:
                 continue
             return AtRisk(
-                name=one.name,
+                name=spelled(one.name),
                 age_s=None if now is None else max(0.0, now - one.mtime),
                 size=one.size,
                 known_format=told.known,

@@ -199,7 +199,7 @@ def checkpoint_seen(scene: Scene) -> CheckpointSeen | None:
         size=one.size,
         known_format=scene.newest_known,
         usual_s=risk.usual_s,
-        whole=spelled(risk.name) if other and risk.name is not None else None,
+        whole=risk.name if other else None,
         whole_age_s=risk.age_s if other else None,
     )
 

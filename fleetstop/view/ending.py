@@ -213,8 +213,8 @@ def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
     age = _age_of_whole(seen, known.since_found_s)
     if seen is None or seen.usual_s is None or age is None or not known.asked:
         return []
-    if outcome.verdict not in ("deaf", "busy", "saving", None):
-        return []
+    if outcome.verdict not in ("deaf", "busy", "saving", None) or seen.known_format is False:
+        return []  # it would never see a complete one
     stock = ["--playbook", "standard"] if _has_no_such_rung(outcome, known.located) else []
     text = command("stop", known.asked, [*stock, "--after-checkpoint"], known.inventory)
     left = seen.usual_s - age
