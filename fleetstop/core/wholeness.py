@@ -162,7 +162,9 @@ def read(
     reads = [each for each in told.values() if each.known or not vouched]
     words = {each.whole for each in reads}
     whole = False if False in words else None if None in words else True
-    return Read(whole, all(each.known for each in reads))
+    deciding = [each for each in reads if each.whole is whole]
+    known = any if whole is False else all
+    return Read(whole, known(each.known for each in deciding))
 
 
 def _told(
