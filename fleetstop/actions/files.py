@@ -42,7 +42,7 @@ class JobFiles:
         self._tree = scene.tree
         self._members = frozenset(k.id for each in scene.found.families for k in each.members)
         self._inodes: set[int] = set()
-        self._alone: dict[str, bool | None] = {}
+        self._alone: dict[tuple[str, float], bool | None] = {}
         first = scene.listing.entries if isinstance(scene.listing, Listing) else ()
         self._first = frozenset(each.path for each in first)
         self.kept = scene.kept or Kept()
@@ -94,7 +94,7 @@ class JobFiles:
         risk = await self.kept.at_risk(shell, found, now, writing, at, self._mine)
         if risk.ours is None and risk.name is not None:
             one = next(each for each in found if spelled(each.name) == risk.name)
-            if not self.named_by_another(one) and one.path not in self._alone:
+            if not self.named_by_another(one) and (one.path, one.mtime) not in self._alone:
                 await self._ask_once(one)
                 risk = msgspec.structs.replace(risk, ours=self._mine(one))
         return risk
@@ -104,7 +104,7 @@ class JobFiles:
         try:
             await self.nobody_else(one, fresh=one.path not in self._first)
         except RemoteFailed:
-            self._alone[one.path] = None
+            self._alone[one.path, one.mtime] = None
 
     def _mine(self, one: Checkpoint) -> bool | None:
         """A member had it open. Else not known: nobody looks at every outsider's files here."""
@@ -112,7 +112,7 @@ class JobFiles:
             return True
         if self.named_by_another(one):
             return None
-        return self._alone.get(one.path)
+        return self._alone.get((one.path, one.mtime))
 
     def had_open(self, one: Checkpoint) -> bool:
         """Whether a member was seen to write it, by its name, its temporary one, or its inode."""
@@ -142,16 +142,25 @@ class JobFiles:
         job = self._scope.target.job
         assert job is not None
         assert job.checkpoints is not None
+        directories = (job.checkpoints, self.real or job.checkpoints)
+        found = None
+        for again in (fresh, True):
+            tree = await self._outsiders(fresh=again)
+            found = with_business(tree, self._members, directories)
+            # somebody may just have ended between two frames; then look once more
+            if found is None or (found.detail is not None and found.detail.files is not None):
+                break
+        self._alone[one.path, one.mtime] = True if found is None else None
+        return found is None
+
+    async def _outsiders(self, *, fresh: bool) -> ProcessTree:
+        """Everybody with their arguments, and the open files of those who are no members."""
         tree = self._tree
         if fresh:
             tree = await looks.look(self._scope.place, self._scope.target.vmid)
             tree = await looks.add_argv(self._scope.place, tree)
         here = {pid for pid, each in tree.processes.items() if each.id not in self._members}
-        tree = await looks.add_detail(self._scope.place, tree, here)
-        directories = (job.checkpoints, self.real or job.checkpoints)
-        found = with_business(tree, self._members, directories)
-        self._alone[one.path] = found is None
-        return found is None
+        return await looks.add_detail(self._scope.place, tree, here)
 
     def remember(self, family: Family, tree: ProcessTree) -> None:
         self._members |= family.ids

@@ -45,4 +45,4 @@ def under(path: str, directories: tuple[str, ...]) -> bool:
     """Whether a path is one of these directories or lies below one."""
     here = posixpath.normpath(path)
     roots = [posixpath.normpath(each) for each in directories]
-    return any(here == root or here.startswith(root + "/") for root in roots)
+    return any(here == root or here.startswith(root.rstrip("/") + "/") for root in roots)

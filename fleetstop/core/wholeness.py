@@ -53,12 +53,13 @@ def unfinished(found: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
 
 
 def has_an_end(checkpoint: Checkpoint) -> bool:
-    """Its files say themselves when it is whole: numbered shards, an index, a last file."""
-    names = [each.path[len(checkpoint.folder) :] for each in (*checkpoint.files, *checkpoint.notes)]
-    return any(
-        SHARD.fullmatch(name) or is_index(name) or name.rsplit("/", 1)[-1] in (DCP_INDEX, HF_STATE)
-        for name in names
-    )
+    """Something was written that only comes after all else: transformers' state, a pointer.
+    After the last shard an index may follow, after DCP's `.metadata` another folder."""
+    if any(each.path == checkpoint.folder + HF_STATE for each in checkpoint.notes):
+        return True
+    pointer = checkpoint.pointer
+    ranks = any(_RANK_FILE.fullmatch(e.path[len(checkpoint.folder) :]) for e in checkpoint.files)
+    return ranks and pointer is not None and pointer.mtime >= checkpoint.mtime
 
 
 def lacking(checkpoint: Checkpoint) -> str | None:

@@ -228,7 +228,10 @@ def test_the_interval_is_that_of_its_own_kind() -> None:
     assert usual_interval(found, by_name["best.pt"]) is None
 
 
-def test_who_says_himself_when_he_is_whole() -> None:
+def test_after_what_nothing_more_can_come() -> None:
     assert has_an_end(the(listing(saved("hf"))))
-    assert has_an_end(the(listing(saved("sharded"))))
+    assert has_an_end(the(listing(saved("deepspeed"))))
+    # the index comes after the last shard, the optimizer's folder after the model's
+    assert not has_an_end(the(listing(saved("sharded", 3))))
+    assert not has_an_end(the(listing(saved("dcp"))))
     assert not has_an_end(the(listing({"step_1/rank_0.pt": b"x"})))

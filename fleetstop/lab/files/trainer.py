@@ -142,7 +142,7 @@ class Saver:
 
     def save_as(self, kind: str, step: int, seconds: float) -> None:
         """File after file; `async` leaves that to a child and names the result at once."""
-        from checkpoint_formats import files_of
+        from checkpoint_formats import files_of  # type: ignore[import-not-found]
 
         self.directory.mkdir(parents=True, exist_ok=True)
         if kind == "async":
