@@ -590,3 +590,57 @@ def test_a_half_set_that_nobody_goes_on_with_is_a_leftover_after_a_minute() -> N
     began = host.clock.now()
     assert stopped(host).result == "stopped"
     assert host.clock.now() - began < 15.0
+
+
+def heard_at(host: FakeHost, trainer: Trainer) -> list[float]:
+    times: list[float] = []
+
+    def notes(signal: str) -> None:
+        times.append(host.clock.now())
+        trainer.hear(signal)
+
+    trainer.on_signal = notes
+    return times
+
+
+def test_a_save_whose_position_stands_still_is_not_cut_while_the_file_grows() -> None:
+    """Written by pwrite for longer than the hold waits for one without growth; INT would cut it."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        times = heard_at(host, trainer)
+        trainer.files[8] = Open("/ck/step2.pt", since=host.clock.now())
+        for tenth in range(200):
+            host.later(tenth / 10, partial(host.write, "/ck/step2.pt", b"x" * (tenth + 1)))
+
+        def done() -> None:
+            del trainer.files[8]
+            host.write("/ck/step2.pt", whole())
+
+        host.later(20.0, done)
+        began = host.clock.now()
+        how = playbook("INT/1m", hold=Hold(saving_s=5.0))
+        outcome = await Stage(host).stop(how, "given")
+        assert outcome.result == "stopped"
+        assert len(times) == 1
+        assert times[0] - began >= 20.0, "the save was cut"
+
+    asyncio.run(story())
+
+
+def test_a_file_that_was_left_open_holds_only_so_long_whatever_else_is_written() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        times = heard_at(host, trainer)
+        trainer.files[8] = Open("/ck/left.bin", since=host.clock.now())
+        trainer.files[9] = Open("/ck/train.log", since=host.clock.now(), rate=1e6)
+        began = host.clock.now()
+        how = playbook("INT/1m", hold=Hold(saving_s=5.0))
+        outcome = await Stage(host).stop(how, "given")
+        assert outcome.result == "stopped"
+        assert len(times) == 1
+        assert times[0] - began < 15.0
+
+    asyncio.run(story())
