@@ -42,6 +42,7 @@ class JobFiles:
         self._tree = scene.tree
         self._members = frozenset(k.id for each in scene.found.families for k in each.members)
         self._inodes: set[int] = set()
+        self._found: tuple[Checkpoint, ...] = ()
         self._alone: dict[tuple[str, float], bool | None] = {}
         first = scene.listing.entries if isinstance(scene.listing, Listing) else ()
         self._first = frozenset(each.path for each in first)
@@ -75,14 +76,21 @@ class JobFiles:
         if isinstance(listed.listing, Unseen):
             self.risk = None
             return FilesSeen(unseen=f"the checkpoints: {listed.listing.reason}")
-        old, self._listing = self._listing, listed.listing
-        found = ckpt.checkpoints(listed.listing)
-        self.risk = await self._at_risk(shell, listed.listing, found, listed.now)
+        changed = self._moved(listed.listing)
+        self.risk = await self._at_risk(shell, listed.listing, self._found, listed.now)
         return FilesSeen(
-            changed=ckpt.growing(old, listed.listing) if isinstance(old, Listing) else (),
-            temporary=still_coming(listed.listing, found, listed.now),
+            changed=changed,
+            temporary=still_coming(listed.listing, self._found, listed.now),
             risk=self.risk,
         )
+
+    def _moved(self, now: Listing) -> tuple[str, ...]:
+        """What changed since the listing before; an unchanged one is not judged again."""
+        old, self._listing = self._listing, now
+        if old == now and self._found:
+            return ()
+        self._found = ckpt.checkpoints(now)
+        return ckpt.growing(old, now) if isinstance(old, Listing) else ()
 
     async def _at_risk(
         self, shell: Shell, listing: Listing, found: tuple[Checkpoint, ...], now: float | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import lru_cache
 
 from msgspec import Struct
@@ -54,6 +54,13 @@ _STRIPS = (
 )
 
 
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
+
+
+_IS_TEMP, _IS_LOG_LIKE, _IS_NONE = map(_any_of, (_TEMP, _LOG_LIKE, _NO_CHECKPOINT))
+
+
 class Checkpoint(Struct, frozen=True):
     """One file below the directory, or all of one subdirectory's; `name` relative to it.
 
@@ -79,13 +86,13 @@ class Checkpoint(Struct, frozen=True):
 def is_temp(name: str) -> bool:
     """A name, or any part of a path, under which a save is still being written."""
     parts = [each for each in name.lower().split("/") if each and each != DCP_INDEX]
-    return any(fnmatchcase(part, pattern) for part in parts for pattern in _TEMP)
+    return any(map(_IS_TEMP.match, parts))
 
 
 @lru_cache(maxsize=1 << 16)
 def is_log_like(name: str) -> bool:
     last = name.lower().rsplit("/", 1)[-1]
-    return any(fnmatchcase(last, each) for each in _LOG_LIKE) and "-is-incomplete" not in last
+    return _IS_LOG_LIKE.match(last) is not None and "-is-incomplete" not in last
 
 
 def is_model_json(name: str) -> bool:
@@ -104,7 +111,7 @@ def shape(name: str) -> str:
 @lru_cache(maxsize=1 << 16)
 def _no_checkpoint(name: str) -> bool:
     parts = name.lower().split("/")
-    return any(fnmatchcase(part, each) for part in parts for each in _NO_CHECKPOINT)
+    return any(map(_IS_NONE.match, parts))
 
 
 def _is_pointer(name: str, size: int) -> bool:

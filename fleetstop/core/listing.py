@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from fleetstop.core.gpu import Unseen
 
-MOST_ENTRIES = 20_000
-NEWEST = 4_000
+MOST_ENTRIES = NEWEST = 4_000
 DEPTH = 5
 """Levels below the directory that the listing reaches."""
 
