@@ -52,7 +52,13 @@ class Climb:
         self._told: Held | None = None
         self._earlier = earlier_marks(scene.tree, ladder.past)
         self.ladder = ladder
-        self.look = Look(at=scene.at, tree=scene.tree, real=scene.real, risk=scene.risk)
+        self.look = Look(
+            at=scene.at,
+            tree=scene.tree,
+            real=scene.real,
+            temporary=scene.coming,
+            risk=scene.risk,
+        )
         self.judged: Judged | None = None
         self.files = JobFiles(scope, scene)
         self.log_at_signal: LogTail | None = None

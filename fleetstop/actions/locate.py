@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from fleetstop.actions import looks
-from fleetstop.actions.kept import FRESH_S, Kept, as_listed
+from fleetstop.actions.kept import FRESH_S, Kept, as_listed, still_coming
 from fleetstop.actions.telling import Scope
 from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Listing
@@ -26,6 +26,7 @@ class Scene(Struct, frozen=True):
     """What a place held at the first look. `running` False: the container is stopped.
 
     `listing` and `log` None: not declared; `gpus` Unseen: could not be asked.
+    `risk` and `coming`: see verdict.Look's `risk` and `temporary`; `kept` remembers what was read.
     `remote_now` is the container's clock (seconds since the epoch) at the listing.
     """
 
@@ -43,6 +44,7 @@ class Scene(Struct, frozen=True):
     newest_complete: bool | None = None
     newest_known: bool = False
     risk: AtRisk | None = None
+    coming: tuple[str, ...] = ()
     kept: Kept | None = None
 
 
@@ -153,8 +155,9 @@ async def _kept(scope: Scope, tree: ProcessTree, listed: looks.Listed) -> dict[s
     found = ckpt.checkpoints(listed.listing)
     writing = as_listed(_open_for_write(tree), listed.listing, listed.real)
     risk = await kept.at_risk(shell, found, listed.now, writing, at, lambda _: None)
+    coming = still_coming(listed.listing, found, listed.now)
     if not found:
-        return {"risk": risk, "kept": kept}
+        return {"risk": risk, "kept": kept, "coming": coming}
     newest = found[-1]
     old = listed.now is not None and listed.now - newest.mtime > FRESH_S
     told = await kept.read(shell, newest, writing, stable=old)
@@ -164,6 +167,7 @@ async def _kept(scope: Scope, tree: ProcessTree, listed: looks.Listed) -> dict[s
         "newest_known": told.known,
         "risk": risk,
         "kept": kept,
+        "coming": coming,
     }
 
 

@@ -32,6 +32,8 @@ _TEMP = (
 )
 _LOG_LIKE = (
     *("*.log", "*.txt", "*.json", "*.jsonl", "*.yaml", "*.yml", "*.csv", "*.md", "*.out", "*.err"),
+    # what a run draws meanwhile
+    *("*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.svg", "*.mp4", "*.wav", "*.html", "*.pdf"),
     *("events.out.tfevents*", "*.wandb", "*.lock", "*.pid", "*.py", "*.pyc"),
 )
 # XGBoost and its like: the model itself is JSON

@@ -14,7 +14,8 @@ from fleetstop.core.process import OpenFile, Process, ProcessTree
 from fleetstop.core.risk import AtRisk
 
 _NOT_A_SAVE = re.compile(
-    r"\.(log|out|err|jsonl?|ya?ml|wandb|csv|txt|lock|db|sqlite3?)(-wal|-shm|-journal)?$|^events\.out\.tfevents|\.wandb$"
+    r"\.(log|out|err|jsonl?|ya?ml|wandb|csv|txt|lock|db|sqlite3?)(-wal|-shm|-journal)?$"
+    r"|\.(png|jpe?g|gif|webp|svg|mp4|wav|html|pdf)$|^events\.out\.tfevents|\.wandb$"
 )
 
 _CHECKPOINT = re.compile(

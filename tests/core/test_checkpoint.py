@@ -131,7 +131,7 @@ TEMP = """a.pt.tmp .tmpX1y2 a.tmp.17 a.partial a.part a.incomplete a.writing .a.
 tmp-checkpoint-5/a.pt checkpoint-5.tmp-17/a.pt checkpoint-5/checkpoint-is-incomplete.txt"""
 FINAL = "a.pt step_1/.metadata attempt-1.pt tmpfs.pt party"
 LOGS = """a.log a.txt a.json a.jsonl a.yaml events.out.tfevents.1.host r.wandb a.csv a.lock a.pid
-train.py"""
+train.py sample_0001.png step_5.mp4"""
 
 
 @pytest.mark.parametrize("name", TEMP.split())
