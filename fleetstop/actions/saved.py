@@ -90,12 +90,18 @@ async def _at_rest(scope: Scope, before_all: Listing, climb: Climb, directory: s
             end = await _judged(scope, climb, (before_all, first), listed, stable=not moving)
             if (end.whole and not end.left and not end.broken) or late:
                 return end if end.whole or not moving else "it did not come to rest"
-            if not moving and not end.left:
+            if not moving and (not end.left or _cut_short(climb)):
                 return end
         elif late:
             return listed.listing.reason
         # an unknown format counts as whole when unchanged over two looks 1 s apart
         await scope.clock.sleep(1.0)
+
+
+def _cut_short(climb: Climb) -> bool:
+    """All ended by a signal that lets nobody finish: what is half written stays so."""
+    sent = climb.ladder.sent
+    return bool(sent) and sent[-1].lossy and not standing(climb.family, climb.look.tree)
 
 
 async def _judged(
