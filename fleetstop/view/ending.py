@@ -108,7 +108,8 @@ def _took(outcome: Outcome) -> str:
 def _stopped(outcome: Outcome, known: Known) -> str:
     parts = f"stopped{_took(outcome)}"
     kept = outcome.checkpoint
-    new = kept is not None and bool(kept.written_after_signal)
+    # one that may be cut is no save
+    new = kept is not None and bool(kept.written_after_signal and kept.complete)
     if _cut_short(outcome):
         by = f" by {redact.safe(outcome.signals[-1].signal)}" if outcome.signals else ""
         parts += f"{by}, without a save of its own" if new else f"{by}, NOT saved"
