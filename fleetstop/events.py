@@ -50,13 +50,21 @@ class LogSeen(Struct, frozen=True):
 
 
 class CheckpointSeen(Struct, frozen=True):
-    """The newest checkpoint at the first look; `complete` null: not known."""
+    """The newest checkpoint at the first look; `complete` null: not known.
+
+    `known_format`: its bytes told that. `usual_s`: between the last few of its kind. Where it is
+    not complete, `whole` and `whole_age_s` are the newest one that is, null where there is none.
+    """
 
     path: str
     name: str
     age_s: float | None
     complete: bool | None
     size: int | None
+    known_format: bool | None = None
+    usual_s: float | None = None
+    whole: str | None = None
+    whole_age_s: float | None = None
 
 
 class Located(Event, frozen=True, tag="located"):

@@ -63,7 +63,13 @@ class Climb:
         self._told: Held | None = None
         self._earlier = earlier_marks(scene.tree, ladder.past)
         self.ladder = ladder
-        self.look = Look(at=scene.at, tree=scene.tree, real=scene.real)
+        self.look = Look(
+            at=scene.at,
+            tree=scene.tree,
+            real=scene.real,
+            temporary=scene.coming,
+            risk=scene.risk,
+        )
         self.judged: Judged | None = None
         self.files = JobFiles(scope, scene)
         self.log_at_signal: LogTail | None = None
@@ -272,6 +278,7 @@ class Climb:
             temporary=files.temporary,
             real=self.files.real,
             files_unseen=files.unseen,
+            risk=files.risk,
             trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.files.log),
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from fleetstop.actions import looks
+from fleetstop.actions.kept import FRESH_S, Kept, as_listed, still_coming
 from fleetstop.actions.telling import Scope
 from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Listing
@@ -17,6 +18,7 @@ from fleetstop.core.joblog import LogTail
 from fleetstop.core.lineage import through_panes
 from fleetstop.core.matching import matches, needs_detail
 from fleetstop.core.process import ProcessTree
+from fleetstop.core.risk import AtRisk
 from fleetstop.errors import RemoteFailed
 
 
@@ -24,6 +26,7 @@ class Scene(Struct, frozen=True):
     """What a place held at the first look. `running` False: the container is stopped.
 
     `listing` and `log` None: not declared; `gpus` Unseen: could not be asked.
+    `risk` and `coming`: see verdict.Look's `risk` and `temporary`; `kept` remembers what was read.
     `remote_now` is the container's clock (seconds since the epoch) at the listing.
     """
 
@@ -39,6 +42,10 @@ class Scene(Struct, frozen=True):
     checkpoints_missing: bool = False
     newest: ckpt.Checkpoint | None = None
     newest_complete: bool | None = None
+    newest_known: bool = False
+    risk: AtRisk | None = None
+    coming: tuple[str, ...] = ()
+    kept: Kept | None = None
 
 
 NOT_ASKED = Unseen("nvidia-smi was not asked")
@@ -136,12 +143,32 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
         listed = await looks.listing(shell, job.checkpoints)
         seen |= {"listing": listed.listing, "remote_now": listed.now, "real": listed.real}
         seen["checkpoints_missing"] = listed.missing
-        listing = listed.listing
-        newest = ckpt.newest(listing) if isinstance(listing, Listing) else None
-        if newest is not None:
-            whole = await completeness(scope, newest, _open_for_write(tree), stable=False)
-            seen |= {"newest": newest, "newest_complete": whole}
+        seen |= await _kept(scope, tree, listed)
     return seen
+
+
+async def _kept(scope: Scope, tree: ProcessTree, listed: looks.Listed) -> dict[str, Any]:
+    """The newest checkpoint, and the newest complete one, which need not be the same."""
+    if not isinstance(listed.listing, Listing):
+        return {}
+    shell, kept, at = await scope.place.inside(), Kept(), scope.clock.now()
+    found = ckpt.checkpoints(listed.listing)
+    writing = as_listed(_open_for_write(tree), listed.listing, listed.real)
+    risk = await kept.at_risk(shell, found, listed.now, writing, at, lambda _: None)
+    coming = still_coming(listed.listing, found, listed.now)
+    if not found:
+        return {"risk": risk, "kept": kept, "coming": coming}
+    newest = found[-1]
+    old = listed.now is not None and listed.now - newest.mtime > FRESH_S
+    told = await kept.read(shell, newest, writing, stable=old)
+    return {
+        "newest": newest,
+        "newest_complete": told.whole,
+        "newest_known": told.known,
+        "risk": risk,
+        "kept": kept,
+        "coming": coming,
+    }
 
 
 def _open_for_write(tree: ProcessTree) -> frozenset[str]:
@@ -149,7 +176,7 @@ def _open_for_write(tree: ProcessTree) -> frozenset[str]:
         file.target
         for each in tree.processes.values()
         for file in (each.detail.files if each.detail else None) or ()
-        if file.writable_file
+        if file.writable_file or file.appended_file
     )
 
 
@@ -158,15 +185,7 @@ async def completeness(
 ) -> bool | None:
     """Whether a checkpoint is whole; reads heads and tails of known formats."""
     shell = await scope.place.inside()
-    heads: dict[str, bytes] = {}
-    tails: dict[str, bytes] = {}
-    sizes = {each.path: each.size for each in one.files}
-    wanted = list(dict.fromkeys((*ckpt.needs_tail(one), *ckpt.needs_head(one))))
-    for path in wanted:
-        read = await looks.ends(shell, path, sizes[path])
-        if read is not None:
-            heads[path], tails[path] = read
-    return ckpt.complete(one, tails, heads, stable, writing)
+    return (await Kept().read(shell, one, writing, stable=stable)).whole
 
 
 async def writers(scope: Scope, tree: ProcessTree) -> ProcessTree:

@@ -8,11 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleetstop.core.checkpoint import HEAD_BYTES, Listing, parse_listing
 from fleetstop.core.commands import Answer, Command
+from fleetstop.core.formats import head_bytes, longer_head
 from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
 from fleetstop.core.inventory import Match
 from fleetstop.core.joblog import LogTail, parse_log
+from fleetstop.core.listing import NEWEST, Listing, TooMany, parse_listing, parse_newest
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.procfs import (
     parse_argv,
@@ -150,16 +151,22 @@ class Listed(Struct, frozen=True):
     missing: bool = False
 
 
-async def listing(shell: Shell, directory: str) -> Listed:
+async def listing(shell: Shell, directory: str, *, many: bool = False) -> Listed:
     """A directory that is not there yet is empty. A file that goes away under find's feet makes
-    its answer useless; so it is asked a second time."""
-    found = await _listing(shell, directory)
-    return found if isinstance(found.listing, Listing) else await _listing(shell, directory)
+    its answer useless; so it is asked a second time. `many`: only the newest files, as a
+    directory of tens of thousands is listed (known from an earlier listing, see `Listing.floor`).
+    """
+    found = await _listing(shell, directory, many=many)
+    if isinstance(found.listing, Listing):
+        return found
+    return await _listing(shell, directory, many=many or isinstance(found.listing, TooMany))
 
 
-async def _listing(shell: Shell, directory: str) -> Listed:
+async def _listing(shell: Shell, directory: str, *, many: bool) -> Listed:
+    # one more than is kept: then it shows that there are more
+    words = (directory, str(NEWEST + 1)) if many else (directory,)
     try:
-        answer = await shell.run(Command("list", (directory,), deadline_s=20.0))
+        answer = await shell.run(Command("list", words, deadline_s=20.0))
     except CouldNotLook as exc:
         return Listed(Unseen(str(exc)))
     stamp, _, body = answer.data.partition(b"\n")
@@ -169,7 +176,8 @@ async def _listing(shell: Shell, directory: str) -> Listed:
     if answer.status == 41:
         return Listed(Unseen(f"{directory} is not a directory that can be entered"), now)
     real, _, rows = body.partition(b"\n\0")
-    return Listed(parse_listing(rows, answer.status), now, text(real))
+    parse = parse_newest if many else parse_listing
+    return Listed(parse(rows, answer.status), now, text(real))
 
 
 def _seconds(text: bytes) -> float | None:
@@ -189,8 +197,14 @@ async def log(shell: Shell, path: str) -> LogTail | None:
 
 
 async def ends(shell: Shell, path: str, size: int) -> tuple[bytes, bytes] | None:
-    """Head and tail of a file, at most `HEAD_BYTES` and 1024; None where it cannot be read."""
-    head = HEAD_BYTES if path.lower().endswith(".safetensors") else 64
+    """Head (as much as tells) and the last 1024 bytes; None where it cannot be read."""
+    head = head_bytes(path, size)
+    read = await _ends(shell, path, size, head)
+    more = longer_head(path, read[0]) if read is not None else None
+    return read if more is None else await _ends(shell, path, size, more)
+
+
+async def _ends(shell: Shell, path: str, size: int, head: int) -> tuple[bytes, bytes] | None:
     try:
         answer = await shell.run(Command("ends", (path, str(head))))
     except CouldNotLook:

@@ -12,7 +12,9 @@ from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
 from fleetstop.core.ladder import Ladder, earlier_marks
+from fleetstop.core.listing import spelled
 from fleetstop.core.report import CheckpointRecord, GpuRecord, Member, Outcome, Result
+from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import requests
 from fleetstop.core.signals import Landing, worst
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
@@ -43,10 +45,12 @@ def newest_record(scene: Scene) -> CheckpointRecord | None:
     if scene.newest is None:
         return None
     return CheckpointRecord(
-        path=scene.newest.path,
+        path=spelled(scene.newest.path),
         age_s=_age(scene),
         complete=scene.newest_complete,
         written_after_signal=None,
+        known_format=scene.newest_known,
+        usual_s=scene.risk.usual_s if scene.risk is not None else None,
     )
 
 
@@ -180,15 +184,20 @@ def log_seen(scope: Scope, scene: Scene) -> LogSeen | None:
 
 
 def checkpoint_seen(scene: Scene) -> CheckpointSeen | None:
-    one = scene.newest
+    one, risk = scene.newest, scene.risk or AtRisk()
     if one is None:
         return None
+    other = not scene.newest_complete and risk.name is not None
     return CheckpointSeen(
-        path=one.path,
-        name=one.name,
+        path=spelled(one.path),
+        name=spelled(one.name),
         age_s=_age(scene),
         complete=scene.newest_complete,
         size=one.size,
+        known_format=scene.newest_known,
+        usual_s=risk.usual_s,
+        whole=risk.name if other else None,
+        whole_age_s=risk.age_s if other else None,
     )
 
 

@@ -102,7 +102,7 @@ def outcome_of(one: Rehearsed) -> Outcome:
             if isinstance(step, Send)
         ),
         skipped=tuple(SkippedRecord(each.signal, each.reason) for each in climbed.skips),
-        checkpoint=_saved() if one.lost == "nothing" else None,
+        checkpoint=_saved() if one.saved else None,
         findings=(f"respawned: {back[0]} trains now",) if back and one.result != "unclean" else (),
         seconds=round(one.seconds, 3),
     )

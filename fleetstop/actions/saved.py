@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.climb import Climb
-from fleetstop.actions.files import is_fresh
-from fleetstop.actions.locate import Scene, completeness, writers
+from fleetstop.actions.kept import as_listed, is_fresh
+from fleetstop.actions.locate import Scene
 from fleetstop.actions.proof import Proof, minutes
 from fleetstop.actions.telling import Scope
 from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Checkpoint, Listing
-from fleetstop.core.process import ProcessTree
+from fleetstop.core.family import standing
+from fleetstop.core.formats import Read
+from fleetstop.core.listing import spelled
 from fleetstop.core.report import CheckpointRecord
+from fleetstop.core.wholeness import usual_interval
 from fleetstop.errors import RemoteFailed
+
+_JUST_S = 2.0
+_MOST_TRIED = 20
 
 
 class _End(Struct, frozen=True):
-    """The directory at rest. `whole`: the newest complete new one; `broken`: new, not whole."""
+    """The directory at rest. `first`: its first listing after the end. New ones, newest first:
+    `whole`, `broken`, and `torn`: written when a signal went out that lets nobody finish, in a
+    format that does not tell whether it is whole."""
 
     listing: Listing
+    first: Listing
     now: float | None
-    whole: Checkpoint | None
+    whole: tuple[Checkpoint, ...]
     broken: tuple[str, ...]
+    torn: tuple[str, ...]
     left: tuple[str, ...]
 
 
@@ -47,29 +58,39 @@ async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
         return _unseen(scope, climb, end)
     notes = [f"{name} is new too, and not whole" for name in end.broken]
     notes += [f"{name} was left unfinished" for name in end.left]
+    notes += [_torn(name, climb) for name in end.torn]
     findings = tuple(scope.teller.finding(each) for each in notes)
     proof = await _judge(scope, scene, climb, end)
     return Proof(problem=proof.problem, findings=(*findings, *proof.findings), record=proof.record)
 
 
-async def _at_rest(scope: Scope, first: Listing, climb: Climb, directory: str) -> _End | str:
+def _torn(name: str, climb: Climb) -> str:
+    signal = climb.ladder.sent[-1].signal
+    return (
+        f"{name} was being written when {signal} went out; its format does not tell if it is whole"
+    )
+
+
+async def _at_rest(scope: Scope, before_all: Listing, climb: Climb, directory: str) -> _End | str:
     """Polls until something new is whole and nothing moves any more; why not, at the end."""
     deadline = scope.clock.now() + climb.ladder.playbook.verify.within_s
     shell = await scope.place.inside()
     before: Listing | None = None
+    first: Listing | None = None
     while True:
         await climb.stamp()
-        listed = await looks.listing(shell, directory)
+        many = before_all.floor is not None
+        listed = await looks.listing(shell, directory, many=many)
         late = scope.clock.now() >= deadline
         if isinstance(listed.listing, Listing):
             now = listed.listing
+            first = first or now
             moving = before is None or bool(ckpt.growing(before, now))
             before = now
-            left = [e for e in ckpt.temp_without_final(now) if is_fresh(e.mtime, listed.now)]
-            end = await _judged(scope, first, listed, now, left, stable=not moving)
-            if (end.whole is not None and not left and not end.broken) or late:
-                return end if end.whole is not None or not moving else "it did not come to rest"
-            if not moving and not left:
+            end = await _judged(scope, climb, (before_all, first), listed, stable=not moving)
+            if (end.whole and not end.left and not end.broken) or late:
+                return end if end.whole or not moving else "it did not come to rest"
+            if not moving and (not end.left or _cut_short(climb)):
                 return end
         elif late:
             return listed.listing.reason
@@ -77,46 +98,104 @@ async def _at_rest(scope: Scope, first: Listing, climb: Climb, directory: str) -
         await scope.clock.sleep(1.0)
 
 
+def _cut_short(climb: Climb) -> bool:
+    """All ended by a signal that lets nobody finish: what is half written stays so."""
+    sent = climb.ladder.sent
+    return bool(sent) and sent[-1].lossy and not standing(climb.family, climb.look.tree)
+
+
 async def _judged(
     scope: Scope,
-    first: Listing,
+    climb: Climb,
+    since: tuple[Listing, Listing],
     listed: looks.Listed,
-    now: Listing,
-    left: list[ckpt.Entry],
     *,
     stable: bool,
 ) -> _End:
-    whole: Checkpoint | None = None
+    assert isinstance(listed.listing, Listing)
+    whole: list[Checkpoint] = []
     broken: list[str] = []
-    for each in reversed(ckpt.new_checkpoints(first, now)[-5:]):
-        told = await completeness(scope, each, frozenset(), stable=stable)
-        if told and whole is None:
-            whole = each
-        elif told is False and stable:
+    torn: list[str] = []
+    shell = await scope.place.inside()
+    for each in reversed(ckpt.new_checkpoints(since[0], listed.listing)[-5:]):
+        told = await climb.files.kept.read(shell, each, frozenset(), stable=stable)
+        if told.whole and not told.known and _may_be_cut(scope, climb, each, listed):
+            torn.append(each.name)
+        elif told.whole:
+            whole.append(each)
+        elif told.whole is False and stable:
             broken.append(each.name)
-    names = tuple(now.name(each) for each in left)
-    return _End(listing=now, now=listed.now, whole=whole, broken=tuple(broken), left=names)
+    left = ckpt.temp_without_final(listed.listing)
+    return _End(
+        listing=listed.listing,
+        first=since[1],
+        now=listed.now,
+        whole=tuple(whole),
+        broken=tuple(broken),
+        torn=tuple(torn),
+        left=tuple(listed.listing.name(e) for e in left if is_fresh(e.mtime, listed.now)),
+    )
+
+
+def _may_be_cut(scope: Scope, climb: Climb, one: Checkpoint, listed: looks.Listed) -> bool:
+    """The last signal let nobody finish, and this was open, moving or just written then."""
+    if not climb.ladder.sent or not climb.ladder.sent[-1].lossy:
+        return False
+    assert isinstance(listed.listing, Listing)
+    opened = as_listed(climb.files.open_last, listed.listing, climb.files.real)
+    if any(each.path in opened for each in one.files):
+        return True
+    if not isinstance(climb.listing_at_signal, Listing) or listed.now is None:
+        return True
+    old = {(e.path, e.inode, e.size, e.mtime) for e in climb.listing_at_signal.entries}
+    if any((e.path, e.inode, e.size, e.mtime) not in old for e in one.files):
+        return True
+    ago = scope.clock.now() - climb.signalled_at
+    return listed.now - one.mtime - ago < _JUST_S
 
 
 async def _judge(scope: Scope, scene: Scene, climb: Climb, end: _End) -> Proof:
-    if end.whole is not None:
-        record = _record(climb, end.whole, end.now, True)
-        if not await _ours(scope, climb, end.whole):
-            name = end.whole.name
-            text = f"unproven: {name} is new and complete, but it may be another job's"
-            return Proof(problem=text, record=record)
-        if record.written_after_signal or not climb.signals:
-            return _proven(scope, end.whole, record)
-        if record.written_after_signal is None:
-            return _unseen(scope, climb, "the checkpoints were not seen when the signal went out")
-        return _not_saved(scope, scene, climb, end.whole, record)
-    older = [c for c in ckpt.checkpoints(end.listing) if c.name not in end.broken]
-    newest = older[-1] if older else None
-    whole = await completeness(scope, newest, frozenset(), stable=True) if newest else None
-    record_or_none = _record(climb, newest, end.now, whole) if newest else None
-    if newest is not None and record_or_none is not None and climb.ladder.watched:
-        return _earlier(scope, scene, climb, newest, record_or_none)
-    return _not_saved(scope, scene, climb, newest, record_or_none)
+    for each in end.whole:
+        if await _ours(scope, climb, end, each):
+            return await _told(scope, scene, climb, end, each)
+    if end.whole:
+        name = end.whole[0].name
+        text = f"unproven: {name} is new and complete, but it may be another job's"
+        read = await _read(scope, climb, end.whole[0])
+        return Proof(problem=text, record=_record(climb, end, end.whole[0], read))
+    newest, told = await _newest_whole(scope, climb, end)
+    record = _record(climb, end, newest, told) if newest else None
+    if newest is not None and record is not None and climb.ladder.watched:
+        return _earlier(scope, scene, climb, newest, record)
+    return _not_saved(scope, scene, climb, newest, record)
+
+
+async def _told(scope: Scope, scene: Scene, climb: Climb, end: _End, saved: Checkpoint) -> Proof:
+    record = _record(climb, end, saved, await _read(scope, climb, saved))
+    if record.written_after_signal or not climb.signals:
+        return _proven(scope, saved, record)
+    if record.written_after_signal is None:
+        return _unseen(scope, climb, "the checkpoints were not seen when the signal went out")
+    return _not_saved(scope, scene, climb, saved, record)
+
+
+async def _read(scope: Scope, climb: Climb, one: Checkpoint) -> Read:
+    shell = await scope.place.inside()
+    return await climb.files.kept.read(shell, one, frozenset(), stable=True)
+
+
+async def _newest_whole(scope: Scope, climb: Climb, end: _End) -> tuple[Checkpoint | None, Read]:
+    """What is left to go on from: the newest complete one, else the newest of doubtful ones."""
+    doubtful: Checkpoint | None = None
+    for each in reversed(ckpt.checkpoints(end.listing)[-_MOST_TRIED:]):
+        if each.name in end.torn:
+            doubtful = doubtful or each
+        elif each.name not in end.broken:
+            told = await _read(scope, climb, each)
+            if told.whole:
+                return each, told
+            doubtful = doubtful or (each if told.whole is None else None)
+    return doubtful, Read(None, False)
 
 
 def _proven(scope: Scope, saved: Checkpoint, record: CheckpointRecord) -> Proof:
@@ -139,47 +218,30 @@ def _earlier(
     if record.age_s > since or not record.complete or climb.signals:
         return _not_saved(scope, scene, climb, newest, record)
     text = f"{newest.name} was written after run {watched.heard.run} sent {watched.signal}"
-    made = CheckpointRecord(
-        path=record.path, age_s=record.age_s, complete=True, written_after_signal=True
-    )
+    made = msgspec.structs.replace(record, complete=True, written_after_signal=True)
     return Proof(findings=(scope.teller.finding(text),), record=made)
 
 
-async def _ours(scope: Scope, climb: Climb, saved: Checkpoint) -> bool:
-    """A member had it open, or nobody else has any business in that directory."""
-    job = scope.target.job
-    assert job is not None
-    assert job.checkpoints is not None
-    declared = job.checkpoints.rstrip("/")
-    real = (climb.files.real or declared).rstrip("/")
-    place = real + saved.path.removeprefix(declared)
-    if any(
-        path == place or path.startswith((place + "/", place + ".")) for path in climb.files.written
-    ):
+async def _ours(scope: Scope, climb: Climb, end: _End, saved: Checkpoint) -> bool:
+    """A member had it open; or it was there when the family had ended, and nobody else has any
+    business in that directory."""
+    files = climb.files
+    if files.had_open(saved):
         return True
-    if job.checkpoints in scope.target.foreign_checkpoints:
+    if files.named_by_another(saved) or _came_later(climb, end, saved):
         return False
-    tree = await looks.look(scope.place, scope.target.vmid)
-    return _nobody_writes(await writers(scope, tree), (declared, real))
+    return await files.nobody_else(saved)
 
 
-def _nobody_writes(tree: ProcessTree, directories: tuple[str, ...]) -> bool:
-    """False too where somebody's files could not be seen."""
-    prefixes = tuple(each + "/" for each in directories)
-    for each in tree.processes.values():
-        if each.zombie or each.kernel_thread:
-            continue
-        files = each.detail.files if each.detail else None
-        if files is None or any(
-            (f.writable_file or f.appended_file) and f.target.startswith(prefixes) for f in files
-        ):
-            return False
-    return True
+def _came_later(climb: Climb, end: _End, saved: Checkpoint) -> bool:
+    """The dead write nothing: what changed after the last of them had ended is another's."""
+    if standing(climb.family, climb.look.tree):
+        return False
+    old = {(e.path, e.inode, e.size, e.mtime) for e in end.first.entries}
+    return any((e.path, e.inode, e.size, e.mtime) not in old for e in saved.files)
 
 
-def _record(
-    climb: Climb, one: Checkpoint, now: float | None, whole: bool | None
-) -> CheckpointRecord:
+def _record(climb: Climb, end: _End, one: Checkpoint, told: Read) -> CheckpointRecord:
     """`written_after_signal`: against the listing when the last signal went out."""
     at_signal = climb.listing_at_signal
     after: bool | None = None
@@ -188,8 +250,14 @@ def _record(
         after = any((e.path, e.inode, e.size, e.mtime) not in old for e in one.files)
     elif not climb.signals:
         after = False
-    age = max(0.0, now - one.mtime) if now is not None else None
-    return CheckpointRecord(path=one.path, age_s=age, complete=whole, written_after_signal=after)
+    return CheckpointRecord(
+        path=spelled(one.path),
+        age_s=max(0.0, end.now - one.mtime) if end.now is not None else None,
+        complete=told.whole,
+        written_after_signal=after,
+        known_format=told.known,
+        usual_s=usual_interval(ckpt.checkpoints(end.listing), one),
+    )
 
 
 def _not_saved(
@@ -249,6 +317,8 @@ def _loss(
 ) -> str:
     if newest is None or record is None:
         return "there is no checkpoint at all"
+    if record.complete is None:
+        return f"whether {newest.name} is whole is not known"
     age = _age_at_signal(climb, now, record)
     if age is None:
         return f"lost since {newest.name}"

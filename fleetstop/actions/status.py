@@ -91,7 +91,13 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
     tree = await looks.look(scope.place, scope.target.vmid)
     tree = await looks.add_detail(scope.place, tree, pids)
     first = Look(at=scene.at, tree=scene.tree, real=scene.real)
-    second = Look(at=scope.clock.now(), tree=tree, real=scene.real)
+    second = Look(
+        at=scope.clock.now(),
+        tree=tree,
+        real=scene.real,
+        temporary=scene.coming,
+        risk=scene.risk,
+    )
     marks = await _heard(scope, scene, tree)
     job = scope.target.job
     return {

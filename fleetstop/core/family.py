@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import Literal
 
@@ -14,6 +15,8 @@ from fleetstop.core.matching import matches, mentions
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
 
+# Two looks are at the most so far apart while a trainer lives.
+_NEXT_LOOK_S = 2.0
 _FIRST = "the host's first process matches; it is never signalled, and all others descend from it"
 
 
@@ -301,8 +304,17 @@ def _orphan(family: Family, tree: ProcessTree, process: Process, until: float) -
     parent = tree.processes.get(process.ppid)
     adopted = parent is None or parent.pid == 1 or parent.id.pid == 1
     oldest = min((each.id.start for each in family.members), default=0)
+    if _copy_of_a_trainer(family, process):
+        # it may have left its saver behind between that look and the next
+        until += _NEXT_LOOK_S * tree.hz
     in_time = oldest <= process.id.start <= until
     return adopted and process.sid in family.sessions and in_time
+
+
+def _copy_of_a_trainer(family: Family, process: Process) -> bool:
+    """A fork without exec under a trainer's own name: no line of a shell's script looks so."""
+    names = {posixpath.basename(kin.argv[0])[:15] for kin in family.trainers if kin.argv}
+    return process.forked and process.comm in names
 
 
 def standing(family: Family, tree: ProcessTree) -> tuple[Kin, ...]:

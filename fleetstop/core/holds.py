@@ -53,7 +53,6 @@ def tick(clock: HoldClock | None, judged: Judged, why: Why, now: float) -> HoldC
     if clock is None:
         return HoldClock(at=now, written=judged.written)
     step = max(0.0, now - clock.at)
-    grew = judged.written > 0
     moves = judged.moves_cpu or judged.moves_memory or judged.moves_bytes
     new = msgspec.structs.replace(
         clock,
@@ -62,16 +61,15 @@ def tick(clock: HoldClock | None, judged: Judged, why: Why, now: float) -> HoldC
         quiet_s=0.0 if moves else clock.quiet_s + step,
     )
     if why == "saving":
-        return msgspec.structs.replace(
-            new, idle_s=0.0 if grew and _grows(judged) else clock.idle_s + step
-        )
+        return msgspec.structs.replace(new, idle_s=0.0 if _grows(judged) else clock.idle_s + step)
     if judged.moves_memory or judged.moves_bytes:
         return msgspec.structs.replace(new, moving_s=clock.moving_s + step)
     return msgspec.structs.replace(new, cpu_s=clock.cpu_s + step)
 
 
 def _grows(judged: Judged) -> bool:
-    return judged.moves_bytes or any(save.endswith("growing") for save in judged.saves)
+    """The save itself: a chatty log beside a file that stands still is no growth of that file."""
+    return any(save.endswith("growing") for save in judged.saves)
 
 
 def exhausted(clock: HoldClock, hold: Hold, why: Why) -> bool:

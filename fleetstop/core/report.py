@@ -68,12 +68,15 @@ class PlannedStep(Struct, frozen=True):
 
 
 class CheckpointRecord(Struct, frozen=True):
-    """The newest checkpoint known at the end; `age_s` by the remote clock."""
+    """The newest checkpoint known at the end; `age_s` by the remote clock. `known_format`: its
+    bytes told whether it is complete; `usual_s` between the last few like it."""
 
     path: str
     age_s: float | None
     complete: bool | None
     written_after_signal: bool | None
+    known_format: bool | None = None
+    usual_s: float | None = None
 
 
 class GpuRecord(Struct, frozen=True):

@@ -19,6 +19,7 @@ from fleetstop.core.habits import (
     SHRUGS,
     SUSPENDED,
     WORKER,
+    Actor,
     Habit,
 )
 from fleetstop.core.playbook import Playbook
@@ -52,7 +53,8 @@ class Exit(Struct, frozen=True):
 
 
 class Rehearsed(Struct, frozen=True):
-    """`seconds` of virtual time; `lost_s`: work lost, None where nothing is, or it runs on."""
+    """`seconds` of virtual time; `lost_s`: work lost, None where nothing is, or it runs on;
+    `saved`: every trainer left a checkpoint behind."""
 
     scenario: Scenario
     climbed: Climbed
@@ -62,6 +64,7 @@ class Rehearsed(Struct, frozen=True):
     seconds: float
     back: tuple[int, ...] = ()
     exits: tuple[Exit, ...] = ()
+    saved: bool = False
 
 
 def _with(habit: Habit, **changes: object) -> Habit:
@@ -165,6 +168,7 @@ def rehearse(playbook: Playbook, scenario: Scenario, *, consent: Consent = "abse
         seconds=climbed.took,
         back=back,
         exits=_exits(world, climbed),
+        saved=all(each.saved for each in _first(world, climbed)),
     )
 
 
@@ -178,10 +182,15 @@ def _exits(world: World, climbed: Climbed) -> tuple[Exit, ...]:
     return tuple(sorted(ended, key=lambda each: each.seconds))
 
 
+def _first(world: World, climbed: Climbed) -> list[Actor]:
+    """The trainers that were there at the start."""
+    ids = {kin.id for kin in climbed.ladder.family.trainers}
+    return [each for each in world.actors if each.id in ids]
+
+
 def _lost(world: World, climbed: Climbed) -> tuple[Lost, float | None]:
     """By what became of the first trainers themselves: the simulated job knows."""
-    ids = {kin.id for kin in climbed.ladder.family.trainers}
-    trainers = [each for each in world.actors if each.id in ids]
+    trainers = _first(world, climbed)
     if any(each.died is None for each in trainers):
         return "still_running", None
     ended = max(each.died or 0.0 for each in trainers) - climbed.began

@@ -86,7 +86,9 @@ def judge(
     heard = heard or {}
     then = before.tree if before else None
     directories = tuple(each for each in (checkpoints, now.real) if each)
-    saves, unseen = saves_of(then, now.tree, family, directories, now.changed or (), now.temporary)
+    saves, unseen = saves_of(
+        then, now.tree, family, directories, now.changed, now.temporary, now.risk
+    )
     unseen += [now.files_unseen] if now.files_unseen else []
     motion = _motion(before, now, family)
     said: dict[ProcessId, Verdict] = {}

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Result, SignalRecord
-from fleetstop.events import Located
+from fleetstop.events import CheckpointSeen, Located
 from fleetstop.view import naming, words
 from fleetstop.view.layout import Line, Tone, note
 
@@ -108,7 +108,8 @@ def _took(outcome: Outcome) -> str:
 def _stopped(outcome: Outcome, known: Known) -> str:
     parts = f"stopped{_took(outcome)}"
     kept = outcome.checkpoint
-    new = kept is not None and bool(kept.written_after_signal)
+    # one that may be cut is no save
+    new = kept is not None and bool(kept.written_after_signal and kept.complete)
     if _cut_short(outcome):
         by = f" by {redact.safe(outcome.signals[-1].signal)}" if outcome.signals else ""
         parts += f"{by}, without a save of its own" if new else f"{by}, NOT saved"
@@ -181,7 +182,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     elif outcome.interrupted and (outcome.signals or known.heard):
         lines.append(note("next", "run the same command again: it watches on and repeats nothing"))
     if _force_could_help(outcome):
-        lines.append(_end_it_now(outcome, known))
+        lines += [*_lose_least(outcome, known), _end_it_now(outcome, known)]
     return lines
 
 
@@ -211,6 +212,29 @@ def _end_it_now(outcome: Outcome, known: Known) -> Line:
     return note("end it now", f"{text}   {_loss(known)}")
 
 
+def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
+    """Where it saves by itself now and then: end it right after the next time."""
+    seen = known.located.checkpoint if known.located else None
+    age = _age_of_whole(seen, known.since_found_s)
+    if seen is None or seen.usual_s is None or age is None or not known.asked:
+        return []
+    if outcome.verdict not in ("deaf", "busy", "saving", None) or seen.known_format is False:
+        return []  # it would never see a complete one
+    stock = ["--playbook", "standard"] if _has_no_such_rung(outcome, known.located) else []
+    text = command("stop", known.asked, [*stock, "--after-checkpoint"], known.inventory)
+    left = seen.usual_s - age
+    due = f"next in ~{words.age(left)}" if left > 0 else "the next is due"
+    return [note("lose least", f"{text}   one every ~{words.age(seen.usual_s)} here; {due}")]
+
+
+def _age_of_whole(seen: CheckpointSeen | None, since_s: float) -> float | None:
+    """How old the newest complete checkpoint is now, as far as it is known."""
+    if seen is None:
+        return None
+    age = seen.whole_age_s if seen.whole is not None else seen.age_s
+    return None if age is None or (seen.complete is False and not seen.whole) else age + since_s
+
+
 def _has_no_such_rung(outcome: Outcome, found: Located | None) -> bool:
     """The playbook has no rung that --force could open, or it is not the job's own."""
     if found is None:
@@ -227,11 +251,12 @@ def _loss(known: Known) -> str:
     seen = found.checkpoint if found else None
     if found is None or (seen is None and not found.checkpoints_declared):
         return "loses whatever was not saved"
-    if seen is None or seen.complete is False or seen.age_s is None:
+    age = _age_of_whole(seen, known.since_found_s)
+    if seen is None or age is None:
         return "loses all since the last complete checkpoint; none was seen"
-    age = words.age(seen.age_s + known.since_found_s)
-    doubt = "" if seen.complete else ", if that one is complete"
-    return f"loses about {age} (since {redact.text(seen.name, 80)}{doubt})"
+    doubt = "" if seen.complete or seen.whole else ", if that one is complete"
+    name = redact.text(seen.whole or seen.name, 80)
+    return f"loses about {words.age(age)} (since {name}{doubt})"
 
 
 def cost(outcome: Outcome) -> list[Line]:

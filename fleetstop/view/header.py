@@ -66,8 +66,7 @@ def _now(found: Located) -> str:
 def _checkpoint(found: Located) -> str:
     seen = found.checkpoint
     if seen is not None:
-        age = "of unknown age" if seen.age_s is None else f"{words.age(seen.age_s)} old"
-        return f"{redact.text(seen.name, 80)}, {naming.completeness(seen)}, {age}"
+        return naming.checkpoint(seen)
     if found.checkpoints_declared:
         return "none seen yet"
     return "no directory known (job key checkpoints:), so nobody can tell whether it saves"

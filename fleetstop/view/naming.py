@@ -111,7 +111,20 @@ def checkpoint_name(path: str) -> str:
     return redact.text(posixpath.basename(path.rstrip("/")) or path, 80)
 
 
+def checkpoint(seen: CheckpointSeen) -> str:
+    """`step_41000, complete, 18 min old, one every ~30 min`; an unfinished one and a whole."""
+    age = "of unknown age" if seen.age_s is None else f"{words.age(seen.age_s)} old"
+    text = f"{redact.text(seen.name, 80)}, {completeness(seen)}, {age}"
+    if seen.whole is not None:
+        old = "" if seen.whole_age_s is None else f", {words.age(seen.whole_age_s)} old"
+        text += f"; before it {redact.text(seen.whole, 80)}, complete{old}"
+    return text + ("" if seen.usual_s is None else f", one every ~{words.age(seen.usual_s)}")
+
+
 def completeness(seen: CheckpointSeen) -> str:
     if seen.complete is None:
         return "not known whether complete"
-    return "complete" if seen.complete else "NOT complete"
+    if not seen.complete:
+        return "NOT complete"
+    # of an unknown format nobody can tell more than that it is closed and stands still
+    return "complete" if seen.known_format is not False else "complete by its looks"

@@ -14,6 +14,8 @@ from fleetstop.view.layout import Line
 # A hold whose numbers alone move is told again after so long.
 STILL_S = 60.0
 _NUMBER = re.compile(r"[\d.,]+( ?[KMGT]i?B(/s)?)?")
+# what comes and goes from look to look makes no new kind of hold
+_PASSING = re.compile(r", (?:growing\b|about [\d.]+ \w+ left)")
 _HOLDS = {
     "saving": ("saving: {}", "no signal until it is whole", "it would cut this checkpoint"),
     "stopping": ("moving since the signal: {}", "", "it is still stopping"),
@@ -207,7 +209,7 @@ def _held(event: e.Holding, chapter: Chapter) -> list[str]:
     """A hold, when it begins, changes its nature, outlives its rung, or has long been silent."""
     opening, aim, danger = _HOLDS[event.why]
     facts = ", ".join(redact.text(each, 160) for each in event.evidence) or "no detail"
-    kind = (event.why, _NUMBER.sub("#", facts))
+    kind = (event.why, _NUMBER.sub("#", _PASSING.sub("", facts)))
     outlived = event.over_wait and not chapter.over
     known = kind == chapter.hold and words.between(chapter.hold_at, event.at) < STILL_S
     if known and not outlived:

@@ -164,6 +164,9 @@ def _details(found: e.Located, outcome: Outcome | None) -> list[Line]:
         lines.append(
             Line("  log     ", f"{redact.text(found.log.path)}: {naming.quoted_line(found.log)}")
         )
+    seen = found.checkpoint
+    if seen is not None and (seen.usual_s is not None or seen.whole is not None):
+        lines.append(Line("  saves   ", naming.checkpoint(seen)))
     if _hears_nothing(found):
         lines.append(Line("  ! deaf  ", _deaf(found), "warn"))
     texts = outcome.findings if outcome else ()

@@ -432,3 +432,215 @@ def test_one_that_saved_on_the_first_signal_and_hung_is_not_called_unsaved() -> 
     assert trainer.heard == ["INT"]
     assert outcome.result == "stopped"
     assert not any("without a save" in each for each in outcome.findings)
+
+
+def test_a_half_overwritten_file_of_unknown_format_is_not_called_whole() -> None:
+    """KILL in the middle of a save in place; a second later it stands still like a whole one."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, saves=None, takes_s=60.0))
+        host.write("/ck/latest.h5", b"x" * 90, age_s=400.0)
+
+        def overwrites(signal: str) -> None:
+            trainer.hear(signal)
+            trainer.files[7] = Open("/ck/latest.h5", since=host.clock.now() - 0.1, rate=10.0)
+            host.write("/ck/latest.h5", b"y" * 40)
+
+        trainer.on_signal = overwrites
+        outcome = await Stage(host).stop(playbook("INT/2s KILL:tree/5s", hold=None), "given")
+        assert [each.signal for each in outcome.signals] == ["INT", "KILL"]
+        assert outcome.checkpoint is not None
+        # the older whole one is what is left
+        assert outcome.checkpoint.path == "/ck/old.pt"
+        assert outcome.findings[0] == (
+            "latest.h5 was being written when KILL went out; "
+            "its format does not tell if it is whole"
+        )
+        assert "lost about 8 min (since old.pt)" in outcome.findings[-1]
+
+    asyncio.run(story())
+
+
+def test_where_that_file_is_all_there_is_its_completeness_is_not_known() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, saves=None, takes_s=60.0))
+        host.files.clear()
+        host.write("/ck/latest.h5", b"x" * 90, age_s=400.0)
+
+        def overwrites(signal: str) -> None:
+            trainer.hear(signal)
+            trainer.files[7] = Open("/ck/latest.h5", since=host.clock.now() - 0.1, rate=10.0)
+            host.write("/ck/latest.h5", b"y" * 40)
+
+        trainer.on_signal = overwrites
+        outcome = await Stage(host).stop(playbook("INT/2s KILL:tree/5s", hold=None), "given")
+        assert outcome.checkpoint is not None
+        assert (outcome.checkpoint.path, outcome.checkpoint.complete) == ("/ck/latest.h5", None)
+        assert "whether latest.h5 is whole is not known" in outcome.findings[-1]
+
+    asyncio.run(story())
+
+
+def test_a_file_of_unknown_format_that_stood_still_long_before_kill_is_whole() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host, Trainer(host, saves=None))
+        host.files.clear()
+        host.write("/ck/latest.h5", b"x" * 90, age_s=400.0)
+        outcome = await Stage(host).stop(NOW, "given")
+        assert outcome.checkpoint is not None
+        assert (outcome.checkpoint.complete, outcome.checkpoint.known_format) == (True, False)
+
+    asyncio.run(story())
+
+
+def leaves_while(host: FakeHost, trainer: Trainer, after_s: float, path: str) -> None:
+    """Somebody else's checkpoint is written and closed while ours leaves without one."""
+
+    def both(signal: str) -> None:
+        trainer.hear(signal)
+        host.later(after_s, partial(host.write, path, whole()))
+
+    trainer.on_signal = both
+
+
+def test_a_neighbours_closed_checkpoint_is_not_ours() -> None:
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, saves=None))
+    host.add(Proc(1070, 1000, ("python", "other.py", "--out=/ck")))
+    leaves_while(host, trainer, 1.0, "/ck/other_5.pt")
+    outcome = stopped(host)
+    assert (outcome.result, (outcome.reason or "")[:9]) == ("unclean", "unproven:")
+
+
+def test_what_was_written_after_the_last_member_had_ended_is_not_ours() -> None:
+    """The dead write nothing, whoever else did."""
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, saves=None, takes_s=1.0))
+
+    def both(signal: str) -> None:
+        trainer.hear(signal)
+        # a temporary name keeps the proof waiting until it is done
+        host.later(0.8, partial(host.write, "/ck/other.pt.tmp", b"half"))
+        host.later(4.0, partial(host.write, "/ck/other.pt", whole()))
+        host.later(4.0, partial(host.files.__delitem__, "/ck/other.pt.tmp"))
+
+    trainer.on_signal = both
+    outcome = stopped(host)
+    assert (outcome.result, (outcome.reason or "")[:9]) == ("unclean", "unproven:")
+
+
+def test_ours_is_proven_beside_a_neighbours_newer_one() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    host.add(Proc(1070, 1000, ("python", "other.py", "--out=/ck")))
+    leaves_while(host, trainer, 2.5, "/ck/other_5.pt")
+    outcome = stopped(host)
+    assert (outcome.result, outcome.reason) == ("stopped", None)
+    assert outcome.checkpoint is not None
+    assert outcome.checkpoint.path == "/ck/last.pt"
+
+
+def test_a_directory_named_by_another_job_one_level_up_is_its_too() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    trainer.on_signal = partial(saves_unseen, trainer)
+    aim = target(job=job(), foreign_checkpoints=("/ck/",))
+    outcome = asyncio.run(Stage(host, aim=aim).stop())
+    assert (outcome.reason or "").startswith("unproven: last.pt")
+
+
+def test_a_signal_waits_for_the_shard_that_is_still_to_come() -> None:
+    """Between two shards nothing is open and nothing moves: INT then would cost the set."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, saves="/ck/last.pt"))
+        host.write("/ck/step_5/m-00001-of-00002.safetensors", b"x" * 50)
+        there = []
+
+        def second() -> None:
+            host.write("/ck/step_5/m-00002-of-00002.safetensors", b"x" * 50)
+            there.append(host.clock.now())
+
+        host.later(3.0, second)
+        stage = Stage(host)
+        heard = []
+        hear = trainer.hear
+
+        def notes(signal: str) -> None:
+            heard.append(host.clock.now())
+            hear(signal)
+
+        trainer.on_signal = notes
+        outcome = await stage.stop()
+        assert outcome.result == "stopped"
+        assert len(heard) == 1
+        assert heard[0] > there[0]
+
+    asyncio.run(story())
+
+
+def test_a_half_set_that_nobody_goes_on_with_is_a_leftover_after_a_minute() -> None:
+    host = FakeHost()
+    a_job(host)
+    host.write("/ck/step_5/m-00001-of-00002.safetensors", b"x" * 50, age_s=61.0)
+    began = host.clock.now()
+    assert stopped(host).result == "stopped"
+    assert host.clock.now() - began < 15.0
+
+
+def heard_at(host: FakeHost, trainer: Trainer) -> list[float]:
+    times: list[float] = []
+
+    def notes(signal: str) -> None:
+        times.append(host.clock.now())
+        trainer.hear(signal)
+
+    trainer.on_signal = notes
+    return times
+
+
+def test_a_save_whose_position_stands_still_is_not_cut_while_the_file_grows() -> None:
+    """Written by pwrite for longer than the hold waits for one without growth; INT would cut it."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        times = heard_at(host, trainer)
+        trainer.files[8] = Open("/ck/step2.pt", since=host.clock.now())
+        for tenth in range(200):
+            host.later(tenth / 10, partial(host.write, "/ck/step2.pt", b"x" * (tenth + 1)))
+
+        def done() -> None:
+            del trainer.files[8]
+            host.write("/ck/step2.pt", whole())
+
+        host.later(20.0, done)
+        began = host.clock.now()
+        how = playbook("INT/1m", hold=Hold(saving_s=5.0))
+        outcome = await Stage(host).stop(how, "given")
+        assert outcome.result == "stopped"
+        assert len(times) == 1
+        assert times[0] - began >= 20.0, "the save was cut"
+
+    asyncio.run(story())
+
+
+def test_a_file_that_was_left_open_holds_only_so_long_whatever_else_is_written() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        times = heard_at(host, trainer)
+        trainer.files[8] = Open("/ck/left.bin", since=host.clock.now())
+        trainer.files[9] = Open("/ck/train.log", since=host.clock.now(), rate=1e6)
+        began = host.clock.now()
+        how = playbook("INT/1m", hold=Hold(saving_s=5.0))
+        outcome = await Stage(host).stop(how, "given")
+        assert outcome.result == "stopped"
+        assert len(times) == 1
+        assert times[0] - began < 15.0
+
+    asyncio.run(story())

@@ -8,7 +8,7 @@ from fleetstop.core.commands import Answer
 from fleetstop.core.inventory import Match
 from fleetstop.core.report import exit_code_of
 from tests.actions.stage import Stage, a_send, job, target, tree_of
-from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job
+from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job, whole
 
 
 def test_a_job_that_runs_is_looked_at_twice_and_told() -> None:
@@ -172,3 +172,52 @@ def test_a_pid_inside_the_container_is_enough_to_name_a_job() -> None:
     a_job(host)
     aim = target(job=job(match=Match(pid=10)))
     assert asyncio.run(status(Stage(host, aim=aim).scope)).result == "running"
+
+
+def test_a_set_that_lacks_a_shard_is_a_save_in_progress_and_the_one_before_it_counts() -> None:
+    host = FakeHost()
+    a_job(host)
+    host.write("/ck/step_5/m-00001-of-00002.safetensors", b"x" * 50, age_s=20.0)
+    stage = Stage(host)
+    outcome = asyncio.run(status(stage.scope))
+    assert (outcome.verdict, outcome.evidence) == ("saving", ("step_5 may not be whole yet",))
+    [located] = stage.of(events.Located)
+    seen = located.checkpoint
+    assert seen is not None
+    assert (seen.name, seen.complete, seen.known_format) == ("step_5", False, True)
+    assert seen.whole == "old.pt"
+    assert seen.whole_age_s is not None
+    assert 499.0 < seen.whole_age_s < 502.0
+
+
+def test_how_often_it_saves_is_told_in_event_and_report() -> None:
+    host = FakeHost()
+    a_job(host)
+    for number in range(3):
+        host.write(f"/ck/step_{number}.pt", whole(), age_s=100.0 + 600.0 * (2 - number))
+    stage = Stage(host)
+    outcome = asyncio.run(status(stage.scope))
+    [located] = stage.of(events.Located)
+    assert located.checkpoint is not None
+    assert located.checkpoint.usual_s is not None
+    assert round(located.checkpoint.usual_s) == 600
+    assert outcome.checkpoint is not None
+    assert outcome.checkpoint.known_format is True
+    assert outcome.checkpoint.usual_s == located.checkpoint.usual_s
+
+
+def test_an_old_file_of_unknown_format_is_not_called_incomplete() -> None:
+    host = FakeHost()
+    a_job(host)
+    host.write("/ck/old.h5", b"x" * 50, age_s=300.0)
+    stage = Stage(host)
+    asyncio.run(status(stage.scope))
+    seen = stage.of(events.Located)[0].checkpoint
+    assert seen is not None
+    assert (seen.name, seen.complete, seen.known_format) == ("old.h5", True, False)
+    host.write("/ck/new.h5", b"x" * 50)
+    fresh = Stage(host)
+    asyncio.run(status(fresh.scope))
+    seen = fresh.of(events.Located)[0].checkpoint
+    assert seen is not None
+    assert (seen.name, seen.complete) == ("new.h5", None)

@@ -225,6 +225,41 @@ def test_two_megabytes_arrive_whole(play: Callable[[Story], None]) -> None:
     play(story)
 
 
+def test_the_newest_of_many_behind_their_directory(play: Callable[[Story], None]) -> None:
+    async def story(far: Far) -> None:
+        inner = Path(far.here, "d")
+        inner.mkdir()
+        for number, name in enumerate(["old", "a b\nc", "new"]):
+            (inner / name).write_bytes(b"x" * number)
+            os.utime(inner / name, (1000 + number, 1000 + number))
+        answer = await far.raw("list", far.path("d"), "2")
+        assert answer.status == 0
+        _, _, rows = answer.data.partition(b"\n\0")
+        top, *records, end = rows.split(b"\0")
+        assert end == b""
+        assert top.split(b" ", 4)[1::3] == [b"d", f"{far.root}/d/".encode()]
+        told = [each.split(b" ", 4) for each in records]
+        assert [(each[1], each[3]) for each in told] == [(b"f", b"2"), (b"f", b"1")]
+        names = [each[4].rpartition(b"/d/")[2] for each in told]
+        assert names == [b"new", b"a b\nc"]
+
+    play(story)
+
+
+def test_a_listing_of_the_newest_that_is_not_whole_has_a_status(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(far: Far) -> None:
+        assert (await far.raw("list", far.path("nowhere"), "5")).status == 40
+        assert (await far.raw("list", far.write("file", b""), "5")).status == 41
+        Path(far.here, "d").mkdir()
+        # head refuses the number: its pipe's end is not find's
+        assert (await far.raw("list", far.path("d"), "x")).status == 9
+        assert (await far.raw("hello")).status == 0
+
+    play(story)
+
+
 BYTES = bytes(b for b in range(1, 256) if b != ord("/"))
 NAMES: list[str | bytes] = [
     BYTES[:127],

@@ -19,12 +19,9 @@ from fleetstop.core.checkpoint import (
     Entry,
     Listing,
     checkpoints,
-    complete,
     growing,
     is_log_like,
     is_temp,
-    needs_head,
-    needs_tail,
     new_checkpoints,
     new_since,
     newest,
@@ -32,6 +29,7 @@ from fleetstop.core.checkpoint import (
     temp_without_final,
 )
 from fleetstop.core.gpu import Unseen
+from fleetstop.core.wholeness import complete, needs_head, needs_tail
 
 NOWHERE: frozenset[str] = frozenset()
 
@@ -133,7 +131,7 @@ TEMP = """a.pt.tmp .tmpX1y2 a.tmp.17 a.partial a.part a.incomplete a.writing .a.
 tmp-checkpoint-5/a.pt checkpoint-5.tmp-17/a.pt checkpoint-5/checkpoint-is-incomplete.txt"""
 FINAL = "a.pt step_1/.metadata attempt-1.pt tmpfs.pt party"
 LOGS = """a.log a.txt a.json a.jsonl a.yaml events.out.tfevents.1.host r.wandb a.csv a.lock a.pid
-train.py"""
+train.py sample_0001.png step_5.mp4"""
 
 
 @pytest.mark.parametrize("name", TEMP.split())
@@ -247,7 +245,8 @@ def test_an_unknown_format_is_whole_when_closed_and_still() -> None:
     pickle = b"\x80\x02\x8a\nl\xfc\x9cF"
     for name, data in (("a.pt", pickle), ("a.model", b"abc")):
         assert judge(name, data) is True
-        assert judge(name, data, stable=False) is False
+        # it could not be told: that it stands still was not seen yet
+        assert judge(name, data, stable=False) is None
     checkpoint = the(listing(("a.model", 2, 3, 9.0)))
     assert complete(checkpoint, {}, None, True, frozenset({"/ck/a.model"})) is False
     assert complete(the(listing(("a.model", 2, 0, 9.0))), {}, None, True, NOWHERE) is False
@@ -266,7 +265,7 @@ def test_safetensors_must_reach_their_last_tensor() -> None:
     assert judge("a.safetensors", b"\x02" + bytes(7) + b"[]") is False
     long = tensors([1] * 200, 1)
     assert judge("a.safetensors", long) is True
-    assert judge("a.safetensors", long, stable=False) is False
+    assert judge("a.safetensors", long, stable=False) is None
     assert judge("a.safetensors", long, head=False) is True
 
 

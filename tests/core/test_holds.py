@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from fleetstop.core.holds import QUIET_S, HoldClock, Why, exhausted, reason, tick
 from fleetstop.core.playbook import Hold
 from fleetstop.core.verdict import Judged, Verdict
@@ -77,10 +79,19 @@ def test_a_save_is_timed_while_it_does_not_grow() -> None:
     assert exhausted(run("saving", judged(saving=True), 1800), HOLD, "saving")
 
 
-def test_bytes_written_are_growth_of_a_save_too() -> None:
-    """Its position may stand still: a writer that seeks, a library that writes by pwrite."""
-    moving = judged(saving=True, written=True)
-    assert run("saving", moving, 5000).idle_s == 0.0
+def test_a_chatty_log_is_no_growth_of_a_file_that_stands_still() -> None:
+    """A file left open under checkpoints: beside a writer of logs held without limit."""
+    chatty = judged(saving=True, written=True)
+    assert exhausted(run("saving", chatty, 1800), HOLD, "saving")
+    growing = judged(saving=True, growing=True, written=True)
+    assert run("saving", growing, 5000).idle_s == 0.0
+
+
+def test_a_save_seen_in_the_listing_alone_grows_too() -> None:
+    """Its writer is no member, so none of the family's bytes moved."""
+    look = judged(saving=True, growing=True)
+    seen = msgspec.structs.replace(look, written=0, saves=("step_5.pt growing",))
+    assert run("saving", seen, 5000).idle_s == 0.0
 
 
 def test_cpu_alone_has_its_minute() -> None:

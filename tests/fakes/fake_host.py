@@ -332,13 +332,16 @@ class FakeHost:
             lines += [f"{at}/task/{proc.pid}/status:State:\t{proc.state}"]
             lines += [f"{at}/task/{proc.pid}/status:SigBlk:\t{_mask(set())}"]
             records += [f"{at}/cwd", "/root"]
+            written = 0
             for fd, file in proc.files.items():
                 pos = int((self.clock.now() - file.since) * file.rate)
+                written += pos
                 lines += [
                     f"{at}/fdinfo/{fd}:pos:\t{pos}",
                     f"{at}/fdinfo/{fd}:flags:\t{file.flags:o}",
                 ]
                 records += [f"{at}/fd/{fd}", file.target]
+            lines.append(f"{at}/io:wchar: {written}")
         return _text("\n".join(lines) + "\n\n\0" + "".join(each + "\0" for each in records))
 
     def _same(self, word: str) -> Proc | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from fleetstop import events as e
 from fleetstop.core import report as r
 
@@ -29,6 +31,15 @@ GPUS = tuple(r.GpuRecord(n, f"GPU-{n}", 612 * 1024 // 8, (1_826_982,)) for n in 
 LOG = e.LogSeen("/workspace/train_phase012.log", 2.2, "step 41210 loss 1.83 14.0K tok/s")
 CKPT = e.CheckpointSeen(
     "/workspace/checkpoints/step_41000", "step_41000", 18 * 60.0, True, int(24.6 * GIB)
+)
+# it saves every half hour; a save in progress; a format that does not tell
+REGULAR = msgspec.structs.replace(CKPT, usual_s=30 * 60.0, known_format=True)
+HALF = e.CheckpointSeen(
+    "/workspace/checkpoints/step_41212", "step_41212", 60.0, False, 9 * GIB,
+    known_format=True, usual_s=30 * 60.0, whole="step_41000", whole_age_s=18 * 60.0,
+)  # fmt: skip
+BY_LOOKS = e.CheckpointSeen(
+    "/workspace/checkpoints/epoch_12.h5", "epoch_12.h5", 18 * 60.0, True, GIB, known_format=False
 )
 LANDS_DEAF: dict[str, Any] = {"INT": "ignored", "TERM": "fatal"}
 
@@ -157,6 +168,12 @@ DEAF_GRACEFUL: list[e.AnyEvent] = [
     *finished("14:02:12", "still_running", verdict="deaf", seconds=1.2),
 ]
 
+DEAF_REGULAR: list[e.AnyEvent] = [
+    started(),
+    located(checkpoint=REGULAR, **DEAF),
+    *DEAF_GRACEFUL[2:],
+]
+
 DEAF_NAMED: list[e.AnyEvent] = [started(inventory="lab/my fleet.yaml"), *DEAF_GRACEFUL[1:]]
 
 DEAF_FORCE: list[e.AnyEvent] = [
@@ -201,6 +218,24 @@ SLOW: list[e.AnyEvent] = [
     released("14:05:47", 6.0),
     *finished("14:05:47", "stopped", checkpoint=kept(), signals=(record(),), seconds=216.0),
 ]
+
+OPEN = "step_41212.tmp open for writing by 26982"
+MEASURED: list[e.AnyEvent] = [
+    *SLOW[:3],
+    held("14:02:14", "stopping", "CPU 103 %", "memory +6.2 GiB"),
+    held("14:02:52", "saving", f"{OPEN}, 4.1 GiB of about 24.6 GiB (size of step_41000), growing"),
+    held(
+        "14:02:53", "saving",
+        f"{OPEN}, 4.2 GiB of about 24.6 GiB (size of step_41000), about 166 s left, growing",
+    ),
+    held("14:02:54", "saving", f"{OPEN}, 4.2 GiB of about 24.6 GiB (size of step_41000)"),
+    held(
+        "14:05:11", "saving",
+        f"{OPEN}, 21.4 GiB of about 24.6 GiB (size of step_41000), about 26 s left, growing",
+        over=True,
+    ),
+    *SLOW[9:],
+]  # fmt: skip
 
 REFUSED: list[e.AnyEvent] = [
     started(),

@@ -34,6 +34,24 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_polite_verbose": (s.POLITE, {"verbose": True}),
     "stop_polite_narrow": (s.POLITE, {"width": 60}),
     "stop_deaf_graceful": (s.DEAF_GRACEFUL, {}),
+    "stop_deaf_regular": (s.DEAF_REGULAR, {}),
+    "stop_deaf_regular_due": (
+        [
+            s.started(),
+            s.located(checkpoint=msgspec.structs.replace(s.REGULAR, age_s=2000.0), **s.DEAF),
+            *s.DEAF_GRACEFUL[2:],
+        ],
+        {},
+    ),
+    "stop_deaf_newest_half_done": (
+        [s.started(), s.located(checkpoint=s.HALF, **s.DEAF), *s.DEAF_GRACEFUL[2:]],
+        {},
+    ),
+    "stop_deaf_unknown_format": (
+        [s.started(), s.located(checkpoint=s.BY_LOOKS, **s.DEAF), *s.DEAF_GRACEFUL[2:]],
+        {},
+    ),
+    "stop_measured_saving": (s.MEASURED, {}),
     "stop_deaf_graceful_quiet": (s.DEAF_GRACEFUL, {"quiet": True}),
     "stop_deaf_inventory_named": (s.DEAF_NAMED, {}),
     "stop_deaf_force": (s.DEAF_FORCE, {}),
@@ -102,6 +120,8 @@ OTHER_PLACE = s.located(target=ADHOC, job=None, playbook=None, family=OTHER.fami
 STATUSES: dict[str, list[e.AnyEvent]] = {
     "status_busy": running(s.located()),
     "status_deaf": running(s.located(**s.DEAF)),
+    "status_regular": running(s.located(checkpoint=s.REGULAR)),
+    "status_half_done": running(s.located(checkpoint=s.HALF)),
     "status_two_trees": running(
         s.located(), OTHER, findings=("2 unrelated trees match; stop would refuse",)
     ),

@@ -51,6 +51,8 @@ def read_arguments(argv: list[str]) -> argparse.Namespace:
     add("--save-memory-fraction", type=float, default=0.0, help="first part: CPU, memory, no file")
     add("--save-every", type=float, default=0.0, metavar="SECONDS")
     add("--in-place", action="store_true", help="rewrite latest.pt instead of a new file")
+    add("--format", default="", help="as a framework writes it: see checkpoint_formats.FORMATS")
+    add("--file-gap", type=float, default=0.0, help="seconds between two files of such a save")
     add("--checkpoints", type=Path, default=Path("/workspace/checkpoints"))
     add("--size-mb", type=float, default=2.0, help="size of a checkpoint")
     add("--mem-mb", type=int, default=0, help="memory to hold")
@@ -135,6 +137,9 @@ class Saver:
     def save(self, step: int) -> None:
         seconds, fraction = self.arguments.save_seconds, self.arguments.save_memory_fraction
         self.gather(seconds * fraction)
+        if self.arguments.format:
+            self.save_as(self.arguments.format, step, seconds * (1 - fraction))
+            return
         target = self.target(step)
         target.parent.mkdir(parents=True, exist_ok=True)
         written = target if self.arguments.in_place else Path(f"{target}.tmp")
@@ -142,6 +147,32 @@ class Saver:
         if written != target:
             written.rename(target)
         say(f"saved {target}")
+
+    def save_as(self, kind: str, step: int, seconds: float) -> None:
+        """File after file; `async` leaves that to a child and names the result at once."""
+        from checkpoint_formats import files_of  # type: ignore[import-not-found]
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if kind == "async":
+            (self.directory / "latest").write_text(f"step_{step}")
+            if os.fork():
+                return
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        files = files_of(kind, step, int(self.arguments.size_mb * 1e6))
+        for name, data in files:
+            first, _, final = name.partition(">")
+            path = self.directory / first.removeprefix("-")
+            if first.startswith("-"):
+                path.unlink()
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.write(path, data, seconds / len(files))
+            if final:
+                path.rename(self.directory / final)
+            time.sleep(self.arguments.file_gap)
+        say(f"saved {kind} {step}")
+        if kind == "async":
+            os._exit(0)
 
     def target(self, step: int) -> Path:
         if self.arguments.in_place:

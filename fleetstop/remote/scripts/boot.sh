@@ -317,11 +317,18 @@ gpus() {
 }
 
 # files of the job: sizes and names as NUL records, then the first and last bytes when asked
-list() { # dir
+list() { # dir [MOST] : all of it, or the newest MOST as records of their own, behind the directory's
   path "$1"; date +%s.%N
   [ -d "$text" ] || { [ -e "$text" ] && return 41; return 40; }
   ( cd -P -- "$text" && pwd -P && printf '\0' ) || return 41
+  [ -z "${2-}" ] || { newest "$2"; return; }
   find "$text/" -maxdepth 5 \( -type f -o -type d \) -printf '%y\0%i\0%s\0%T@\0%p\0'
+}
+newest() { # find's own status counts, not that of the end of the pipe
+  find "$text/" -maxdepth 0 -printf '%T@ %y %i %s %p\0' || return 9
+  { c=$( { { find "$text/" -mindepth 1 -maxdepth 5 \( -type f -o -type d \) -printf '%T@ %y %i %s %p\0'
+      echo $? >&5; } | LC_ALL=C sort -zrn | head -zn "$1" >&6 || echo 9 >&5; } 5>&1 ); } 6>&1
+  [ "$c" = 0 ] || return 9
 }
 ends() { path "$1"; head -c "${2:-64}" -- "$text" && tail -c 1024 -- "$text"; }
 log() { # file : now, mtime, size, then the tail

@@ -1,0 +1,133 @@
+"""What is kept if a job ended now: its newest complete checkpoint, read once and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from fleetstop.actions import looks
+from fleetstop.core import checkpoint as ckpt
+from fleetstop.core import wholeness
+from fleetstop.core.checkpoint import Checkpoint, Listing
+from fleetstop.core.formats import Read
+from fleetstop.core.listing import spelled
+from fleetstop.core.risk import AtRisk
+from fleetstop.ports import Shell
+
+FRESH_S = 60.0
+"""An older temporary file, or an older half of a set, is a leftover, not a save."""
+SETTLE_S = 2.0
+"""So long more may follow into a directory that does not say itself when it is whole."""
+_STEADY_S = 1.0
+_MOST_TRIED = 20
+_TRIES = 3
+
+Signature: TypeAlias = tuple[object, ...]
+Mine: TypeAlias = Callable[[Checkpoint], bool | None]
+
+
+def is_fresh(mtime: float, now: float | None, within_s: float = FRESH_S) -> bool:
+    """Written within the last minute by the remote clock; a time to come is a leftover's too."""
+    return now is not None and -5.0 < now - mtime < within_s
+
+
+def still_coming(
+    listing: Listing, found: tuple[Checkpoint, ...], now: float | None
+) -> tuple[str, ...]:
+    """Paths of saves that are not done by their names: fresh temporary files without their final
+    one, fresh sets that lack a part, directories into which something was written just now."""
+    left = [e.path for e in ckpt.temp_without_final(listing) if is_fresh(e.mtime, now)]
+    halves = [c.path for c in wholeness.unfinished(found) if is_fresh(c.mtime, now)]
+    just = [
+        each.path
+        for each in found
+        if each.folder != each.root
+        and is_fresh(each.mtime, now, SETTLE_S)
+        and not wholeness.has_an_end(each)
+    ]
+    return tuple(dict.fromkeys((*left, *halves, *just)))
+
+
+def as_listed(open_paths: Iterable[str], listing: Listing, real: str | None) -> frozenset[str]:
+    """Open files, which are named by their real paths, as the listing names them."""
+    opened = set(open_paths)
+    root = f"{(real or listing.root).rstrip('/')}/"
+    return frozenset(
+        each.path
+        for each in listing.entries
+        if {spelled(each.path), root + spelled(listing.name(each))} & opened
+    )
+
+
+class Kept:
+    """Remembers what the bytes of each checkpoint said; one that is unchanged is not read again."""
+
+    def __init__(self) -> None:
+        self._told: dict[Signature, tuple[Read, Read]] = {}
+        self._since: dict[Signature, float] = {}
+        self._tries: dict[Signature, int] = {}
+
+    async def read(
+        self,
+        shell: Shell,
+        one: Checkpoint,
+        writing: frozenset[str],
+        *,
+        stable: bool,
+    ) -> Read:
+        """`stable`: unchanged over two looks 1 s apart; `writing`: paths that are open."""
+        if wholeness.read(one, {}, {}, True, writing) == Read(False, True):
+            return Read(False, True)  # by names and open files alone
+        sign = _signature(one)
+        known = self._told.get(sign)
+        if known is None or (known[1].whole is None and self._tries[sign] < _TRIES):
+            self._tries[sign] = self._tries.get(sign, 0) + 1
+            heads, tails = await _ends(shell, one)
+            known = tuple(  # type: ignore[assignment]
+                wholeness.read(one, tails, heads, each, frozenset()) for each in (False, True)
+            )
+            assert known is not None
+            self._told[sign] = known
+        return known[1] if stable else known[0]
+
+    async def at_risk(
+        self,
+        shell: Shell,
+        found: tuple[Checkpoint, ...],
+        now: float | None,
+        writing: frozenset[str],
+        at: float,
+        mine: Mine,
+    ) -> AtRisk:
+        """`found` oldest first, `now` by the remote clock, `at` monotonic. `mine`: whether a
+        checkpoint is this job's, None where that is not known."""
+        for one in reversed(found[-_MOST_TRIED:]):
+            since = self._since.setdefault(_signature(one), at)
+            old = now is not None and now - one.mtime > FRESH_S
+            told = await self.read(shell, one, writing, stable=old or at - since >= _STEADY_S)
+            ours = mine(one) if told.whole else None
+            if not told.whole or ours is False:
+                continue
+            return AtRisk(
+                name=spelled(one.name),
+                age_s=None if now is None else max(0.0, now - one.mtime),
+                size=one.size,
+                known_format=told.known,
+                ours=ours,
+                usual_s=wholeness.usual_interval(found, one),
+            )
+        return AtRisk()
+
+
+def _signature(one: Checkpoint) -> Signature:
+    return (one.path, one.files, one.notes, wholeness.lacking(one))
+
+
+async def _ends(shell: Shell, one: Checkpoint) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    heads: dict[str, bytes] = {}
+    tails: dict[str, bytes] = {}
+    for each in wholeness.wanted(one):
+        read = await looks.ends(shell, each.path, each.size)
+        if read is not None:
+            heads[each.path], tails[each.path] = read
+    return heads, tails

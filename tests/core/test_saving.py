@@ -1,0 +1,125 @@
+"""Who writes a checkpoint, whether that file itself grows, and how much of it is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetstop.core.family import Family, Kin
+from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
+from fleetstop.core.risk import AtRisk
+from fleetstop.core.saving import Save, saves_of
+
+ME = ProcessId(7, 70)
+FAMILY = Family(members=(Kin(ME, 7, "trainer", ("python", "train.py"), 1, 7, 1.0),))
+WRITE_ONLY, APPENDING = 0o100001, 0o102001
+MIB = 2**20
+RISK = AtRisk(name="step_41000.pt", size=100 * MIB, known_format=True)
+
+
+def tree(
+    at: float, *files: tuple[str, int], written: int | None = 0, flags: int = WRITE_ONLY
+) -> ProcessTree:
+    """`files`: target and position, by descriptor from 5 on."""
+    opened = tuple(OpenFile(5 + n, path, flags, pos) for n, (path, pos) in enumerate(files))
+    process = Process(
+        id=ME, ppid=1, pgid=7, sid=7, state="S", comm="python", flags=0, threads=1, ticks=0,
+        rss_kib=1, tracer=0, masks=None, argv=("python", "train.py"),
+        detail=Detail(files=opened, written=written),
+    )  # fmt: skip
+    return ProcessTree({7: process}, uptime=at)
+
+
+def seen(
+    before: ProcessTree,
+    now: ProcessTree,
+    changed: tuple[str, ...] | None = (),
+    temporary: tuple[str, ...] = (),
+    risk: AtRisk | None = None,
+) -> list[Save]:
+    saves, unseen = saves_of(before, now, FAMILY, ("/ck", "/data/ck"), changed, temporary, risk)
+    assert unseen == []
+    return saves
+
+
+def grows(save: Save) -> bool:
+    return save.text.endswith("growing")
+
+
+LEFT_OPEN = ("/ck/left.bin", 5)
+
+
+def test_a_file_left_open_beside_a_chatty_log_does_not_grow() -> None:
+    [save] = seen(tree(1, LEFT_OPEN), tree(2, LEFT_OPEN, written=50 * MIB))
+    assert save.name == "left.bin"
+    assert not grows(save)
+
+
+@pytest.mark.parametrize("path", ["/ck/left.bin", "/data/ck/left.bin"])
+def test_what_the_listing_saw_change_grows_though_its_position_stands_still(path: str) -> None:
+    """Written by pwrite or through a map; the listing names it by the declared path."""
+    [save] = seen(tree(1, (path, 0)), tree(2, (path, 0)), changed=("/ck/left.bin",))
+    assert grows(save)
+
+
+@pytest.mark.parametrize(
+    ("path", "changed"),
+    [
+        (LEFT_OPEN[0], None),  # the directory could not be listed
+        ("/ck/gone.pt (deleted)", ()),
+        ("/ck/a/b/c/d/e/f/deep.bin", ()),  # deeper than the listing goes
+    ],
+)
+def test_where_nothing_else_can_be_told_the_writers_bytes_count(
+    path: str, changed: tuple[str, ...] | None
+) -> None:
+    still, moving = tree(2, (path, 5)), tree(2, (path, 5), written=MIB)
+    [save] = seen(tree(1, (path, 5)), moving, changed)
+    assert grows(save)
+    [save] = seen(tree(1, (path, 5)), still, changed)
+    assert not grows(save)
+
+
+def test_how_much_of_a_save_is_left_by_two_looks() -> None:
+    path = "/ck/step_41212.pt.tmp"
+    [save] = seen(tree(10, (path, 70 * MIB)), tree(12, (path, 80 * MIB)), risk=RISK)
+    assert save.text == (
+        "step_41212.pt.tmp open for writing by 7, 80.0 MiB of about 100.0 MiB "
+        "(size of step_41000.pt), about 4 s left, growing"
+    )
+    [slow] = seen(tree(10, (path, 10 * MIB)), tree(11, (path, 10 * MIB + 2**18)), risk=RISK)
+    assert ", about 6 min left, growing" in slow.text
+    [still] = seen(tree(10, (path, 80 * MIB)), tree(12, (path, 80 * MIB)), risk=RISK)
+    assert still.text.endswith("80.0 MiB of about 100.0 MiB (size of step_41000.pt)")
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "risk"),
+    [
+        ("/ck/optimizer.pt", 70 * MIB, RISK),  # another kind
+        ("/ck/step_41212.pt", 120 * MIB, RISK),  # already bigger
+        ("/ck/step_41212.pt", 70 * MIB, None),
+        ("/ck/step_41212.pt", 70 * MIB, AtRisk()),
+    ],
+)
+def test_nothing_is_said_of_what_is_left_where_nothing_tells(
+    path: str, size: int, risk: AtRisk | None
+) -> None:
+    [save] = seen(tree(10, (path, size - MIB)), tree(12, (path, size)), risk=risk)
+    assert "left" not in save.text
+    assert "about" not in save.text
+    assert grows(save)
+
+
+def test_a_set_that_lacks_a_part_is_no_temporary_name() -> None:
+    saves = seen(tree(1), tree(2), temporary=("/ck/step_5", "/ck/a.pt.tmp"))
+    assert [each.text for each in saves] == [
+        "step_5 may not be whole yet",
+        "a.pt.tmp has no final name yet",
+    ]
+
+
+def test_a_model_in_json_is_a_save_and_a_metrics_file_is_none() -> None:
+    model, metrics = ("/ck/model_5.json", 10), ("/ck/metrics.json", 10)
+    assert [each.name for each in seen(tree(1), tree(2, model, metrics))] == ["model_5.json"]
+    # elsewhere it is just a file
+    assert seen(tree(1), tree(2, ("/tmp/model_5.json", 10))) == []
