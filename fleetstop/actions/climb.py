@@ -15,7 +15,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
-from fleetstop.core.joblog import LogTail, trains_on
+from fleetstop.core.joblog import LogTail, shape, trains_on
 from fleetstop.core.ladder import (
     End,
     Enter,
@@ -33,7 +33,7 @@ from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.report import SignalRecord
 from fleetstop.core.rungs import Send, Skip, WatchOn
-from fleetstop.core.verdict import Judged, Look, judge
+from fleetstop.core.verdict import Judged, Look, follow, judge
 from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
 
 _CHANGED_TRIES = 50
@@ -52,7 +52,8 @@ class Climb:
         self._told: Held | None = None
         self._earlier = earlier_marks(scene.tree, ladder.past)
         self.ladder = ladder
-        self.look = Look(at=scene.at, tree=scene.tree, real=scene.real)
+        self.look = Look(at=scene.at, tree=scene.tree, real=scene.real, log=scene.log)
+        self._progress = follow(None, self.look, ladder.family)
         self.judged: Judged | None = None
         self.files = JobFiles(scope, scene)
         self.log_at_signal: LogTail | None = None
@@ -89,7 +90,7 @@ class Climb:
             await self._lock.stamp()
             before, self.look = self.look, await self._look_again()
             was, self.judged = self.judged, self._judge(before, self.look)
-            if self.judged.verdict != was.verdict:
+            if _news(was, self.judged):
                 told = {"verdict": self.judged.verdict, "evidence": self.judged.evidence}
                 self._scope.teller.tell(events.Looked, **told)
             self.files.remember(self.family, self.look.tree)
@@ -259,6 +260,7 @@ class Climb:
             real=self.files.real,
             files_unseen=files.unseen,
             trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.files.log),
+            log=self.files.log,
         )
 
     async def _tree(self) -> ProcessTree:
@@ -277,6 +279,8 @@ class Climb:
             self.ladder.stop_signal if rung.signal == "stop_signal" else rung.signal
             for rung in self.ladder.playbook.ladder
         } - {"KILL"}
+        if before is not None:
+            self._progress = follow(self._progress, now, self.family)
         return judge(
             before,
             now,
@@ -284,6 +288,7 @@ class Climb:
             stop_signals=tuple(sorted(signals)),
             checkpoints=job.checkpoints if job else None,
             heard={**self._earlier, **self.ladder.marks},
+            progress=self._progress,
         )
 
     def _tell_exits(self) -> None:
@@ -310,6 +315,16 @@ class Climb:
             self._scope.teller.tell(
                 events.Holding, why=held.why, evidence=held.evidence, over_wait=held.over_wait
             )
+
+
+def _news(was: Judged, now: Judged) -> bool:
+    """Another verdict, or another account of it: the same sentences with other numbers are none."""
+    if now.verdict != was.verdict:
+        return True
+    old = {shape(text) for text in was.evidence}
+    return now.verdict != "saving" and any(
+        shape(text) not in old for text in now.evidence if not text.startswith("CPU")
+    )
 
 
 def _pids(recipients: tuple[Kin, ...]) -> tuple[int, ...]:

@@ -129,7 +129,7 @@ def first_judgement(scope: Scope, scene: Scene, family: Family, ladder: Ladder |
     job = scope.target.job
     return judge(
         None,
-        Look(at=scene.at, tree=scene.tree, real=scene.real),
+        Look(at=scene.at, tree=scene.tree, real=scene.real, log=scene.log),
         family,
         stop_signals=signals,
         checkpoints=job.checkpoints if job else None,

@@ -236,7 +236,7 @@ class _Attempt:
             known |= {
                 "signals": climb.signals,
                 "skipped": tuple(SkippedRecord(s.signal, s.reason) for s in climb.ladder.skipped),
-                "findings": (*self._gaps, *climb.doubts),
+                "findings": (*self._gaps, *climb.doubts, *climb.judged.findings),
             }
         return known
 

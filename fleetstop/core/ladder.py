@@ -14,12 +14,12 @@ from msgspec import Struct
 from fleetstop.core.family import Family, grow, standing
 from fleetstop.core.holds import HoldClock, Why, exhausted, facts_for, reason, tick
 from fleetstop.core.ledger import Heard
+from fleetstop.core.marks import Mark, earlier_marks, marks_of
 from fleetstop.core.playbook import FOREVER, Playbook, Rung
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.rungs import Consent, Send, Skip, Standing, WatchOn, decide
-from fleetstop.core.signals import NUMBERS
 from fleetstop.core.steps import End, Enter, Held, Step, Wait
-from fleetstop.core.verdict import Judged, Mark
+from fleetstop.core.verdict import Judged
 
 __all__ = [
     "CALM_S",
@@ -31,6 +31,7 @@ __all__ = [
     "Step",
     "Wait",
     "begin",
+    "earlier_marks",
     "observe",
     "standing_of",
     "was_sent",
@@ -108,7 +109,7 @@ def was_sent(ladder: Ladder, send: Send, tree: ProcessTree, now: float) -> Ladde
     return _with(
         ladder,
         sent=(*ladder.sent, send),
-        marks={**ladder.marks, **_marks(tree, heard)},
+        marks={**ladder.marks, **marks_of(tree, dict.fromkeys(heard, (send.signal, 0.0)))},
         sent_at=now,
         clock=None,
         calm_since=None,
@@ -122,29 +123,9 @@ def _may_hear(process: Process | None, signal: str) -> bool:
     return process is not None and process.landing(signal) in ("heard", "blocked", None)
 
 
-def _marks(tree: ProcessTree, ids: set[ProcessId]) -> dict[ProcessId, Mark]:
-    marks = {}
-    for each in ids:
-        process = tree.get(each)
-        if process is not None:
-            ignored = process.masks.ignored if process.masks else 0
-            marks[each] = Mark(ignored=ignored, ticks=process.ticks)
-    return marks
-
-
 def heard_meanwhile(ladder: Ladder, late: Mapping[ProcessId, Heard]) -> Ladder:
     """Another run has signalled since this ladder began: it counts like any earlier one."""
     return _with(ladder, past={**ladder.past, **late}, calm_since=None)
-
-
-def earlier_marks(tree: ProcessTree, past: Mapping[ProcessId, Heard]) -> dict[ProcessId, Mark]:
-    """Marks of those who heard an earlier run: what they heard, they did not ignore then."""
-    return {
-        each: Mark(
-            ignored=mark.ignored & ~(1 << (NUMBERS[past[each].signal] - 1)), ticks=mark.ticks
-        )
-        for each, mark in _marks(tree, set(past)).items()
-    }
 
 
 def _with(ladder: Ladder, **changes: object) -> Ladder:
