@@ -205,11 +205,14 @@ class _Attempt:
         free = await verify.gpus(self._scope, scene, climb, within)
         # asked last: a supervisor needs its time to start the job again
         back = await verify.came_back(self._scope, climb)
-        problems = [each for each in (leftover, back, saved.problem, free.problem) if each]
+        came = back.problem if back else None
+        problems = [each for each in (leftover, came, saved.problem, free.problem) if each]
         result: Result = "unclean" if problems else "stopped"
         ended: dict[str, Any] = (
             {} if leftover else {"verdict": "gone", "evidence": _goodbye(climb.family)}
         )
+        if back is not None and back.runs:
+            ended = {"verdict": "respawned", "evidence": back.evidence}
         return self.outcome(
             result,
             **ended,

@@ -71,8 +71,19 @@ def why_stalled(
     return f"no progress by any measure: {process.pid} is in {place(process)}; {stood}{log}"
 
 
+def headless(process: Process) -> str:
+    return (
+        f"the main thread of {process.pid} has ended, {process.threads - 1} live on; "
+        "Python acts on signals in its main thread only"
+    )
+
+
 def no_sign(seconds: float, measures: tuple[Measure, ...]) -> str:
     return f"no sign of progress in {span(seconds)} ({', '.join(measures)}): too short to tell"
+
+
+def respawned(pids: str, by: str | None) -> str:
+    return f"it runs again as {pids}" + (f", started by {by}" if by else "; by whom is not seen")
 
 
 def diverged(gone: list[tuple[int, str]], process: Process, rank: str, seconds: float) -> str:
@@ -106,21 +117,20 @@ def taken(process: Process, mark: Mark, uptime: float) -> str | None:
     if process.pending >> (NUMBERS[mark.signal] - 1) & 1:
         return f"{mark.signal} is still pending on {process.pid} after {span(ago)}: not taken"
     if process.headless:
-        return (
-            f"{process.pid} took {mark.signal} {span(ago)} ago, but its main thread has ended; "
-            "Python acts on signals nowhere else"
-        )
-    switches = process.detail.switches if process.detail else None
-    if switches is None or mark.switches is None:
+        return f"{process.pid} took {mark.signal} {span(ago)} ago; {headless(process)}"
+    detail = process.detail
+    if detail is None or detail.switches is None or mark.switches is None:
         return None
     took = f"{process.pid} took {mark.signal} {span(ago)} ago (nothing is pending)"
-    woke = switches - mark.switches
-    if woke > _CALM_WAKINGS:
+    if (wrote := (detail.written or 0) - (mark.written or 0)) > 0:
+        return f"{took} and has run on since ({wrote} bytes written), without ending"
+    if (woke := detail.switches - mark.switches) > _CALM_WAKINGS:
         return f"{took} and goes on ({place(process)}, {woke / ago:.1f} wakings a second)"
-    returns = "KeyboardInterrupt comes" if mark.signal == "INT" else "its handler runs"
     if not _python(process):
         return f"{took} and has not acted on it ({place(process)})"
-    return f"{took} and is inside C code ({place(process)}); {returns} when that returns"
+    comes = "KeyboardInterrupt comes" if mark.signal == "INT" else "its handler runs"
+    does = "runs" if process.state == "R" else "waits"
+    return f"{took} and {does} in C code ({place(process)}); {comes} when that returns"
 
 
 def _python(process: Process) -> bool:

@@ -23,6 +23,7 @@ class Mark(Struct, frozen=True):
     signal: str | None = None
     at: float | None = None
     switches: int | None = None
+    written: int | None = None
 
 
 def marks_of(
@@ -39,6 +40,7 @@ def marks_of(
                 signal=signal,
                 at=tree.uptime - ago_s,
                 switches=process.detail.switches if process.detail else None,
+                written=process.detail.written if process.detail else None,
             )
     return marks
 

@@ -10,7 +10,7 @@ from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Rung
 from fleetstop.core.process import Process, ProcessId, ProcessTree
-from fleetstop.core.signals import Landing, worst
+from fleetstop.core.signals import Landing, has, worst
 
 Consent: TypeAlias = Literal["given", "refused", "absent"]
 
@@ -112,6 +112,8 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
 
     if not reached:
         return skip(f"nobody is left for it ({rung.to})")
+    if signal == "KILL" and not (reached := _unkilled(reached, here.tree)):
+        return skip("KILL is pending on it already and nothing acts; a second one does no more")
     if any(kin.id.pid <= 1 or kin.pid <= 1 for kin in reached):
         return skip("it would reach PID 1, which is never signalled")
     earlier = _heard_earlier(rung.to, reached, here)
@@ -125,7 +127,7 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     how = worst([each for each in landings if each is not None])
     if signal != "KILL":
         if traced := [
-            f"{kin.pid} (by host PID {p.tracer or 'unseen'})" for kin, p in seen if p.state == "t"
+            f"{kin.pid} (by {here.tree.called(p.tracer)})" for kin, p in seen if p.state == "t"
         ]:
             return skip(f"held by a tracer: {', '.join(traced)}; it would only wait there", how)
         if how in ("ignored", "blocked"):
@@ -146,6 +148,11 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         resume=signal != "KILL" and any(process.state == "T" for _, process in seen),
         wait_s=rung.wait_s,
     )
+
+
+def _unkilled(reached: tuple[Kin, ...], tree: ProcessTree) -> tuple[Kin, ...]:
+    """Without those for whom KILL waits already: in D nothing hastens it."""
+    return tuple(kin for kin in reached if not has(tree.processes[kin.id.pid].pending, "KILL"))
 
 
 def _heard_earlier(to: str, reached: tuple[Kin, ...], here: Standing) -> Heard | None:

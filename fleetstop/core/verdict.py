@@ -231,6 +231,8 @@ def _member(
     after = (account,) if account else ()
     if why := _diverged(kin, seen) or _stalled(kin, process, seen):
         return "stalled", (why, *after)
+    if process.headless and not after:
+        after = (told.headless(process),)
     return "busy", (*_busy(kin, seen), *after)
 
 

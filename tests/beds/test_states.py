@@ -1,0 +1,426 @@
+"""Every state a job can be in that needs no GPU: how a signal would land, the verdict, the end.
+
+Each row is a job in a container of its own; one `status` looks at all of them, one `stop` asks
+all of them. Facts: the tables on blocked threads and on launch forms that were measured before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from fleetstop.lab import Lab, Started
+
+from .bed import Bed, Ran, lives
+
+pytestmark = pytest.mark.bed
+
+Prepare = Callable[[Bed, Started], AbstractContextManager[object]]
+PLAYBOOK = """\
+ladder: [{signal: stop_signal, to: trainers, wait: 4s}]
+hold: {saving: 5s, stopping: 1s}
+"""
+TRACER = """\
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.ptrace(16, int(sys.argv[1]), 0, 0) == 0, ctypes.get_errno()  # PTRACE_ATTACH
+time.sleep(600)
+"""
+
+
+def until(true: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "did not come about"
+        time.sleep(0.02)
+
+
+def letter(job: Started) -> str:
+    """Its state; empty where it is gone."""
+    try:
+        return Path(f"/proc/{job.host_pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def threads(job: Started) -> int:
+    return len(list(Path(f"/proc/{job.host_pid}/task").iterdir()))
+
+
+@contextlib.contextmanager
+def nothing(_box: Bed, _job: Started) -> Iterator[None]:
+    yield
+
+
+@contextlib.contextmanager
+def silent_log(box: Bed, job: Started) -> Iterator[None]:
+    """Its log was last written 14 minutes ago."""
+    until(lambda: letter(job) == "S")
+    old = time.time() - 840
+    os.utime(job.log, (old, old))
+    yield
+
+
+@contextlib.contextmanager
+def stopped(_box: Bed, job: Started) -> Iterator[None]:
+    os.kill(job.host_pid, signal.SIGSTOP)
+    until(lambda: letter(job) == "T")
+    yield
+
+
+@contextlib.contextmanager
+def traced_inside(box: Bed, job: Started) -> Iterator[None]:
+    (box.lab.rootfs(box.vmid) / "root/tracer.py").write_text(TRACER)
+    text = f"setsid -f python3 /root/tracer.py {job.pid} >/dev/null 2>&1 </dev/null"
+    tracer = box.lab.start(box.vmid, text, how="raw", trainers=0)
+    until(lambda: letter(job) == "t")
+    yield
+    os.kill(tracer.host_pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def traced_outside(_box: Bed, job: Started) -> Iterator[None]:
+    tracer = subprocess.Popen([sys.executable, "-c", TRACER, str(job.host_pid)])
+    try:
+        until(lambda: letter(job) == "t")
+        yield
+    finally:
+        tracer.kill()
+        tracer.wait()
+
+
+@contextlib.contextmanager
+def frozen(box: Bed, _job: Started) -> Iterator[None]:
+    box.lab.freeze(box.vmid)
+    yield
+    box.lab.thaw(box.vmid)
+
+
+class Row(Struct, frozen=True):
+    """`ears`: how INT and TERM land. `verdict`, `says`: of status, a pattern in its evidence.
+    `result`, `after`, `account`: of the stop, and a pattern in its evidence or skipped reasons.
+    `sent`: how many signals. `trains`: the trainer is alive at the end."""
+
+    name: str
+    argv: tuple[str, ...]
+    ears: str
+    verdict: str
+    says: str
+    result: str
+    after: str
+    account: str
+    sent: int
+    how: str = "polite"
+    prepare: Prepare = nothing
+    trains: bool = False
+
+
+QUIET = r"no sign of progress in \d[.\d]* s \(CPU, memory, reads and writes, context switches\)"
+STALLED = (
+    r"no progress by any measure: \d+ is in wchan \w+, syscall \d+; CPU, memory, reads and writes,"
+    r" context switches stood still for \d[.\d]* s, the log for 14 min"
+)
+TOOK = r"\d+ took INT \d.* s ago \(nothing is pending\) and "
+WAITS = TOOK + r"waits in C code \(wchan futex_\w+, syscall 202\); KeyboardInterrupt comes when"
+TRACED = r"held by a tracer"
+
+ROWS = [
+    Row("polite", (), "heard fatal", "busy", r"CPU", "stopped", "gone", "is gone", 1),
+    Row(
+        "main thread in a C busy loop",
+        ("--c-call", "90"),
+        *("heard fatal", "busy", r"CPU [1-9]"),
+        *("still_running", "stopping", TOOK + r"runs in C code \(state R\)", 1),
+        trains=True,
+    ),
+    Row(
+        "mutex that never comes free",
+        ("--stuck", "mutex"),
+        *("heard fatal", "busy", QUIET),
+        *("still_running", "busy", WAITS, 1),
+        trains=True,
+    ),
+    Row(
+        "the same, its log silent",
+        ("--stuck", "mutex"),
+        *("heard fatal", "stalled", STALLED),
+        *("still_running", "stalled", WAITS, 1),
+        prepare=silent_log,
+        trains=True,
+    ),
+    Row(
+        "idle in Python, its log silent",
+        ("--stuck", "idle"),
+        *("heard fatal", "stalled", STALLED, "stopped", "gone", "is gone", 1),
+        prepare=silent_log,
+    ),
+    Row(
+        "except BaseException",
+        ("--stuck", "swallow"),
+        *("heard fatal", "busy", QUIET),
+        *("still_running", "busy", TOOK + r"has run on since \(\d+ bytes written\)", 1),
+        trains=True,
+    ),
+    Row(
+        "a handler that only logs",
+        ("--shrug",),
+        *("heard fatal", "busy", "CPU"),
+        *("still_running", "busy", "new steps in the log after the signal: it trains on", 1),
+        trains=True,
+    ),
+    Row(
+        "INT and TERM blocked in every thread",
+        ("--stuck", "blocked"),
+        *("blocked blocked", "deaf", r"blocks INT and TERM in every thread \(SigBlk\)"),
+        *("still_running", "deaf", "Waiting cannot help", 0),
+        trains=True,
+    ),
+    Row(
+        "blocked in the main thread, a helper open",
+        ("--stuck", "main-blocked"),
+        *("heard fatal", "busy", "CPU", "stopped", "gone", "is gone", 1),
+    ),
+    Row(
+        "SIG_IGN by & from a non-interactive shell",
+        (),
+        *("ignored fatal", "deaf", r"ignores INT \(SigIgn\); it was started with &"),
+        *("still_running", "deaf", "never installed KeyboardInterrupt", 0),
+        how="deaf",
+        trains=True,
+    ),
+    Row(
+        "ignores both",
+        ("--ignore", "INT,TERM"),
+        *("ignored ignored", "deaf", r"ignores INT and TERM \(SigIgn\)"),
+        *("still_running", "deaf", "Waiting cannot help", 0),
+        trains=True,
+    ),
+    Row(
+        "saves on TERM, ignores INT",
+        ("--ignore", "INT", "--on", "TERM"),
+        *("ignored heard", "busy", "CPU"),
+        *("still_running", "deaf", "Waiting cannot help", 0),
+        trains=True,
+    ),
+    Row(
+        "SIGSTOP",
+        (),
+        *("heard fatal", "suspended", r"is stopped \(state T\); signals wait until it continues"),
+        *("stopped", "gone", "is gone", 1),
+        prepare=stopped,
+    ),
+    Row(
+        "ptrace from inside",
+        (),
+        *("heard fatal", "suspended", TRACED + r", \d+ python3; "),
+        *("still_running", "suspended", TRACED + r": \d+ \(by \d+ python3\)", 0),
+        prepare=traced_inside,
+        trains=True,
+    ),
+    Row(
+        "ptrace from the host",
+        (),
+        *("heard fatal", "suspended", TRACED + r", host PID \d+, outside this place"),
+        *("still_running", "suspended", TRACED + r": \d+ \(by host PID \d+", 0),
+        prepare=traced_outside,
+        trains=True,
+    ),
+    Row(
+        "its first thread dead, another alive",
+        ("--stuck", "headless"),
+        *("heard fatal", "busy", r"the main thread of \d+ has ended, 1 live on"),
+        *("still_running", "busy", r"took INT .* ago; the main thread of \d+ has ended", 1),
+        trains=True,
+    ),
+    Row(
+        "a child that nobody reaps",
+        ("--stuck", "zombie"),
+        *("heard fatal", "busy", QUIET, "stopped", "gone", "is gone", 1),
+    ),
+    Row(
+        "container frozen (cgroup v1)",
+        (),
+        *("", "frozen", "is frozen; entering it would hang"),
+        *("unreachable", "frozen", "is frozen; entering it would hang", 0),
+        prepare=frozen,
+        trains=True,
+    ),
+]
+
+
+@pytest.fixture
+def boxes(lab: Lab, _vmids: list[int]) -> Iterator[list[Bed]]:
+    """A fresh container for each row."""
+    here = [Bed(lab, _vmids.pop()) for _ in ROWS]
+    yield here
+    for box in here:
+        lab.stop(box.vmid)
+        place = Path(f"/run/lock/fleetstop.{box.vmid}")
+        for each in place.iterdir() if place.is_dir() else ():
+            each.unlink()
+        with contextlib.suppress(OSError):
+            place.rmdir()
+
+
+def together(boxes: list[Bed], *words: str, deadline: float = 120.0) -> dict[str, dict[str, Any]]:
+    """One command for all of them; what it says of each, by target."""
+    child = boxes[0].popen(words[0], *(box.name for box in boxes), *words[1:])
+    child.targets = len(boxes)
+    ran: Ran = boxes[0].finish(child, deadline)
+    said = {each["target"].split(":")[0]: each for each in ran.report["targets"]}
+    for each in ran.events:
+        if each["event"] == "located":
+            said[each["target"].split(":")[0]]["located"] = each
+    return said
+
+
+def text_of(target: dict[str, Any]) -> str:
+    skipped = [each["reason"] for each in target["skipped"]]
+    return " | ".join([*target["evidence"], *skipped])
+
+
+def test_every_state_lands_and_ends_as_it_is_told(boxes: list[Bed], tmp_path: Path) -> None:
+    jobs: list[Started] = []
+    wrong: list[str] = []
+    playbook = tmp_path / "short.yaml"
+    playbook.write_text(PLAYBOOK)
+    with contextlib.ExitStack() as stack:
+        for row, box in zip(ROWS, boxes, strict=True):
+            jobs.append(box.start("--save-seconds", "0.3", *row.argv, how=row.how))
+        time.sleep(1.0)
+        for row, box, job in zip(ROWS, boxes, jobs, strict=True):
+            stack.enter_context(row.prepare(box, job))
+        shown = together(boxes, "status")
+        ended = together(boxes, "stop", "-p", str(playbook), "--graceful")
+        for row, box, job in zip(ROWS, boxes, jobs, strict=True):
+            before, after = shown[box.name], ended[box.name]
+            landings = before.get("located", {}).get("landings", {})
+            seen = {
+                "ears": " ".join(landings.get(each, "?") for each in ("INT", "TERM") if landings),
+                "verdict": before["verdict"],
+                "result": after["result"],
+                "after": after["verdict"],
+                "sent": len(after["signals"]),
+                "trains": lives(job) or (letter(job) == "Z" and threads(job) > 1),
+            }
+            said = {"says": text_of(before), "account": text_of(after)}
+            wrong += [
+                f"{row.name}: {key} {value!r}, not {getattr(row, key)!r}; {said}"
+                for key, value in seen.items()
+                if value != getattr(row, key)
+            ]
+            wrong += [
+                f"{row.name}: {key} {value!r} has no {getattr(row, key)!r}"
+                for key, value in said.items()
+                if not re.search(getattr(row, key), value)
+            ]
+            if row.result == "stopped" and len(box.saved()) != 1:
+                wrong.append(f"{row.name}: saved {box.saved()}")
+    assert wrong == [], "\n".join(wrong)
+
+
+# -- who is deaf to Ctrl-C, by how it was started ------------------------------------------------
+
+PYTHON = "python3 -u /root/train.py --save-seconds 0.2"
+QUIETLY = ">/dev/null 2>&1 </dev/null"
+RESET = (
+    "import os, signal, sys; signal.signal(2, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+POPEN = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+HANDLED = "import signal; signal.signal(2, lambda *_: None); " + POPEN
+
+
+class Form(Struct, frozen=True):
+    """How a job was launched, non-interactively; `{py}` is its command line."""
+
+    text: str
+    deaf: bool
+    shell: str = "bash"
+
+
+FORMS = [
+    Form("nohup {py} {q} &", True),
+    Form("{py} {q} &", True),
+    Form("{py} {q} &", True, "dash"),
+    Form("{py} {q} &", True, "busybox sh"),
+    Form("cd /root; nohup {py} {q} &", True),
+    Form("cd /root && nohup {py} {q} &", False),
+    Form("cd /root && nohup {py} {q} &", True, "dash"),
+    Form("{ {py}; } {q} &", False),
+    Form("( {py} ) {q} &", False),
+    Form("( {py} ) {q} &", True, "dash"),
+    Form("f() { {py}; }; f {q} &", False),
+    Form("nohup /root/run.sh --save-seconds 0.2 {q} &", True),
+    Form("cd /root && nohup bash run.sh --save-seconds 0.2 {q} &", False),
+    Form("{py} 2>&1 </dev/null | tee /tmp/log >/dev/null &", True),
+    Form(
+        "printf 'for g in 1; do {py} {q} & done; wait' >/tmp/loop; setsid -f bash /tmp/loop", True
+    ),
+    Form("setsid {py} {q} &", True),
+    Form("setsid -f {py} {q}", False),
+    Form("nohup setsid -f {py} {q}", False),
+    Form("nohup env --default-signal=INT {py} {q} &", False),
+    Form("nohup env --default-signal=INT bash /root/run.sh --save-seconds 0.2 {q} &", False),
+    Form("nohup python3 -c '{reset}' {py} {q} &", False),
+    Form("set -m; nohup {py} {q} &", False),
+    Form("bash -c 'trap - INT; {py}; true' {q} &", True),
+    Form("nohup script -qec 'bash -c \"{py}\"' /dev/null {q} &", True),
+    Form("python3 -c '{popen}' {py} {q} &", True),
+    Form("python3 -c '{handled}' {py} {q} &", False),
+    Form("tmux -L form new-session -d '{py}'", False),
+    Form("bash -c \"tmux -L other new-session -d '{py}'\" {q} &", False),
+]
+
+
+def launched(form: Form) -> str:
+    """The row as `bash -c` runs it."""
+    text = form.text
+    for name, value in (("py", PYTHON), ("q", QUIETLY), ("reset", RESET), ("popen", POPEN)):
+        text = text.replace("{" + name + "}", value)
+    text = text.replace("{handled}", HANDLED)
+    # what a row does not say of the dispositions is the default
+    return f"exec {form.shell} -c {shlex.quote(text)}"
+
+
+def test_who_is_deaf_by_launch_form(box: Bed) -> None:
+    """`status` says it of all of them at once; then a real INT shows that it was true."""
+    jobs = [box.start(launched(form), how="raw", trainers=1) for form in FORMS]
+    ran = box.run("status", box.name, "--script", "train.py", deadline=90)
+    told = {
+        each["pid"]: (tree["landings"], tree["verdict"], each["verdict"])
+        for tree in ran.events
+        if tree["event"] == "located"
+        for each in tree["family"]
+        if each["role"] == "trainer"
+    }
+    wrong = []
+    for form, job in zip(FORMS, jobs, strict=True):
+        expected = ({"INT": "ignored" if form.deaf else "heard", "TERM": "fatal"},) + (
+            "deaf" if form.deaf else "busy",
+        ) * 2
+        if told.get(job.pid) != expected:
+            wrong.append(f"{form.shell} {form.text}: {told.get(job.pid)}")
+    for job in jobs:
+        os.kill(job.host_pid, signal.SIGINT)
+    heard = [job for form, job in zip(FORMS, jobs, strict=True) if not form.deaf]
+    until(lambda: not any(lives(job) for job in heard), 30)
+    time.sleep(0.5)
+    wrong += [
+        f"{form.shell} {form.text}: INT {'ended' if form.deaf else 'did not end'} it"
+        for form, job in zip(FORMS, jobs, strict=True)
+        if lives(job) != form.deaf
+    ]
+    assert wrong == [], "\n".join(wrong)
