@@ -112,3 +112,8 @@ def completeness(seen: CheckpointSeen) -> str:
     if seen.complete is None:
         return "not known whether complete"
     return "complete" if seen.complete else "NOT complete"
+
+
+def account(evidence: Sequence[str]) -> list[str]:
+    """The sentences among the evidence; a bare CPU figure tells nobody anything."""
+    return [redact.text(each) for each in evidence if not each.startswith("CPU ")]
