@@ -10,7 +10,7 @@ from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, identify
 from fleetstop.actions.proof import Proof
 from fleetstop.actions.telling import Scope
-from fleetstop.core.evidence import respawned
+from fleetstop.core.evidence import respawned, why_zombie
 from fleetstop.core.gpu import GpuView, Unseen, held_mib, indexes_of, released
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import command
@@ -20,15 +20,17 @@ _SOME = -1
 
 
 class Back(Struct, frozen=True):
-    """`problem`: what came back, for the report's reason. `runs`: it trains again, so the verdict
-    is `respawned`, with `evidence`."""
+    """`problem`: what came back or would, for the report's reason. `runs`: it trains again, so the
+    verdict is `respawned`, with `evidence`. `unreaped`: a sentence for each trainer that is dead
+    and still there."""
 
-    problem: str
+    problem: str | None = None
     runs: bool = False
     evidence: tuple[str, ...] = ()
+    unreaped: tuple[str, ...] = ()
 
 
-async def came_back(scope: Scope, climb: Climb) -> Back | None:
+async def came_back(scope: Scope, climb: Climb) -> Back:
     """Whether the job runs again under a new identity, or what would start it again does."""
     job = scope.target.job
     assert job is not None
@@ -36,6 +38,8 @@ async def came_back(scope: Scope, climb: Climb) -> Back | None:
     tree = await looks.look(scope.place, scope.target.vmid)
     tree, found = await identify(scope, tree, job, Unseen(""))
     known = climb.family.ids
+    dead = [tree.get(kin.id) for kin in climb.family.trainers]
+    unreaped = tuple(why_zombie(each, tree) for each in dead if each is not None and each.zombie)
     fresh = [
         (tree.processes[k.id.pid], k)
         for family in found.families
@@ -49,8 +53,9 @@ async def came_back(scope: Scope, climb: Climb) -> Back | None:
         return Back(problem, runs=True, evidence=(respawned(pids, by),))
     if found.leftovers and job.wrapper != "outlives":
         above = found.leftovers[0]
-        return Back(f"respawned: {above.pid} {command(above.argv or ())} would start it again")
-    return None
+        problem = f"respawned: {above.pid} {command(above.argv or ())} would start it again"
+        return Back(problem, unreaped=unreaped)
+    return Back(unreaped=unreaped)
 
 
 def restarted_by(process: Process, tree: ProcessTree) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from fleetstop.core.joblog import shape
 from fleetstop.core.marks import Mark
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.progress import Measure
@@ -12,6 +13,7 @@ from fleetstop.core.signals import NUMBERS, has, named
 _SETTLED_S = 2.0
 """Python in its own code acts within 8 ms of a signal; a starved one within this (measured)."""
 _CALM_WAKINGS = 3
+_ALL_TOLD = 2
 
 
 def span(seconds: float) -> str:
@@ -86,21 +88,34 @@ def respawned(pids: str, by: str | None) -> str:
     return f"it runs again as {pids}" + (f", started by {by}" if by else "; by whom is not seen")
 
 
-def diverged(gone: list[tuple[int, str]], process: Process, rank: str, seconds: float) -> str:
-    """`gone`: PIDs with their ranks."""
-    names = ", ".join(f"{_rank(text)}({pid})" for pid, text in gone)
-    verb = "is" if len(gone) == 1 else "are"
+def diverged(missing: list[str], process: Process, rank: str, seconds: float) -> str:
+    """`missing`, `rank`: as `rank_of` names them."""
+    verb = "is" if len(missing) == 1 else "are"
     return (
-        f"diverged: {names} {verb} gone, {_rank(rank)}({process.pid}) still waits"
+        f"diverged: {', '.join(missing)} {verb} gone, {rank} ({process.pid}) still waits"
         f" and has done nothing for {span(seconds)} ({place(process)})"
     )
 
 
-def _rank(text: str) -> str:
-    """`RANK=3 LOCAL_RANK=1` -> `rank 3 `."""
+def rank_of(text: str) -> str:
+    """`LOCAL_RANK=1 RANK=3` -> `rank 1`: its number in this place, where that is known."""
     values = dict(word.split("=", 1) for word in text.split() if "=" in word)
-    number = values.get("RANK") or values.get("LOCAL_RANK")
-    return f"rank {number} " if number else "a rank "
+    number = values.get("LOCAL_RANK") or values.get("RANK")
+    return f"rank {number}" if number else "a rank"
+
+
+def alike(sentences: list[str]) -> list[str]:
+    """Many that differ in numbers only are told once, and counted."""
+    kinds: dict[str, list[str]] = {}
+    for each in sentences:
+        kinds.setdefault(shape(each), []).append(each)
+    told: list[str] = []
+    for same in kinds.values():
+        if len(set(same)) <= _ALL_TOLD:
+            told += same
+        else:
+            told.append(f"{same[0]} (and {len(same) - 1} more like it)")
+    return told
 
 
 def taken(process: Process, mark: Mark, uptime: float) -> str | None:

@@ -75,7 +75,7 @@ class Detail(Struct, frozen=True):
     where it has ended): `switches` voluntary context switches so far, `wchan` the
     kernel function it waits in (None: it runs, or could not be seen), `syscall` the number of the
     call it is in (`running`: none that could be told). From the environment it was exec'd with:
-    `rank` is its RANK and LOCAL_RANK, `started_in` its PWD.
+    `rank` is its RANK and LOCAL_RANK, `ranks_here` its LOCAL_WORLD_SIZE, `started_in` its PWD.
     """
 
     blocked: int | None = None
@@ -83,6 +83,7 @@ class Detail(Struct, frozen=True):
     cwd: str | None = None
     rank: str | None = None
     started_in: str | None = None
+    ranks_here: int | None = None
     written: int | None = None
     read: int | None = None
     wchan: str | None = None

@@ -162,6 +162,7 @@ class _Gathered(msgspec.Struct):
     cwd: str | None = None
     rank: list[str] = []
     started_in: str | None = None
+    ranks_here: int | None = None
 
 
 def parse_detail(data: bytes) -> dict[int, Detail]:
@@ -215,6 +216,8 @@ def _environ(here: _Gathered, variable: str) -> None:
         here.started_in = value
     elif name in ("RANK", "LOCAL_RANK"):
         here.rank.append(variable)
+    elif name == "LOCAL_WORLD_SIZE":
+        here.ranks_here = _integer(value)
 
 
 def _detail(pid: int, seen: _Gathered) -> Detail:
@@ -233,6 +236,7 @@ def _detail(pid: int, seen: _Gathered) -> Detail:
         cwd=seen.cwd,
         rank=" ".join(sorted(seen.rank)) or None,
         started_in=seen.started_in,
+        ranks_here=seen.ranks_here,
         written=_integer(seen.io.get("wchar")),
         read=_integer(seen.io.get("rchar")),
         # `0` is how the kernel says that it waits nowhere (fs/proc/base.c)

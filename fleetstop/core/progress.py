@@ -33,13 +33,15 @@ class Trail(Struct, frozen=True):
 
 class Progress(Struct, frozen=True):
     """`at`: monotonic second of the last look. `ranks`: RANK and LOCAL_RANK as last seen, of the
-    gone ones too. `files_since`: from when on no checkpoint has been seen to move.
+    gone ones too; `ranks_here`: how many there should be. `files_since`: from when on no
+    checkpoint has been seen to move.
     """
 
     at: float
     trails: dict[ProcessId, Trail]
     ranks: dict[ProcessId, str]
     files_since: float
+    ranks_here: int | None = None
 
 
 def follow(
@@ -53,6 +55,7 @@ def follow(
     """One more look, at `at` monotonic seconds."""
     trails: dict[ProcessId, Trail] = {}
     ranks = dict(before.ranks) if before else {}
+    ranks_here = before.ranks_here if before else None
     for kin in family.members:
         process = tree.get(kin.id)
         if process is None or process.zombie:
@@ -61,8 +64,9 @@ def follow(
         trails[kin.id] = _trail(old, process, at, tree.hz)
         if process.detail is not None and process.detail.rank:
             ranks[kin.id] = process.detail.rank
+            ranks_here = process.detail.ranks_here or ranks_here
     files_since = at if files_moved or before is None else before.files_since
-    return Progress(at=at, trails=trails, ranks=ranks, files_since=files_since)
+    return Progress(at, trails, ranks, files_since, ranks_here)
 
 
 def _trail(old: Trail | None, process: Process, at: float, hz: int) -> Trail:

@@ -132,7 +132,9 @@ def judge(
         word, why = _member(kin, seen, heard.get(kin.id), writer)
         said[kin.id], evidence[kin.id] = word, why
     worst = _overall(family, said, bool(saves))
-    reasons = [why for kin in family.members if said[kin.id] == worst for why in evidence[kin.id]]
+    reasons = told.alike(
+        [why for kin in family.members if said[kin.id] == worst for why in evidence[kin.id]]
+    )
     if worst == "saving" or not reasons:
         reasons = [save.text for save in saves] or reasons
     return Judged(
@@ -147,11 +149,7 @@ def judge(
         moves_memory=motion.memory,
         moves_bytes=motion.bytes,
         trains_on=now.trains_on,
-        findings=tuple(
-            text
-            for kin in family.trainers
-            if said[kin.id] == "stalled" and (text := _diverged(kin, seen))
-        ),
+        findings=_findings(said, seen),
     )
 
 
@@ -290,15 +288,41 @@ def _diverged(kin: Kin, seen: _Seen) -> str | None:
     process = seen.now.tree.get(kin.id)
     if not _trains(kin) or process is None or not process.alive or process.suspended:
         return None
-    gone = [k for k in seen.family.trainers if not _runs(seen.now.tree.get(k.id))]
     # waking to look for the others is all that a barrier does
     measures = trails.WORK
     quiet = trails.quiet_s(seen.progress, seen.now.tree, seen.family, kin, measures)
-    if not gone or quiet < DIVERGED_S:
+    missing = _missing(seen)
+    if not missing or quiet < DIVERGED_S:
         return None
-    ranks = seen.progress.ranks
-    ended = [(k.pid, ranks.get(k.id, "")) for k in gone]
-    return told.diverged(ended, process, ranks.get(kin.id, ""), quiet)
+    return told.diverged(missing, process, _rank(kin, seen.progress), quiet)
+
+
+def _findings(said: dict[ProcessId, Verdict], seen: _Seen) -> tuple[str, ...]:
+    waiting = [kin for kin in seen.family.trainers if said[kin.id] == "stalled"]
+    return tuple(told.alike([text for kin in waiting if (text := _diverged(kin, seen))]))
+
+
+def _rank(kin: Kin, progress: Progress) -> str:
+    """The parent of the other ranks is rank 0: it gave itself that number after its exec."""
+    text = progress.ranks.get(kin.id)
+    others = {told.rank_of(each) for each in progress.ranks.values()}
+    first = text is None and others and "rank 0" not in others
+    return "rank 0" if first else told.rank_of(text or "")
+
+
+def _missing(seen: _Seen) -> list[str]:
+    """The ranks that have ended, by name: trainers of this family, and any that ended before it
+    was fixed, where the environment of the others says how many there should be."""
+    trainers, progress = seen.family.trainers, seen.progress
+    gone = [
+        f"{_rank(kin, progress)} ({kin.pid})"
+        for kin in trainers
+        if not _runs(seen.now.tree.get(kin.id))
+    ]
+    lacking = (progress.ranks_here or 0) - len(trainers)
+    known = {_rank(kin, progress) for kin in trainers}
+    before = [name for n in range(progress.ranks_here or 0) if (name := f"rank {n}") not in known]
+    return gone + (before[:lacking] if lacking > 0 else [])
 
 
 def _runs(process: Process | None) -> bool:

@@ -260,9 +260,9 @@ ROWS = [
 
 
 @pytest.fixture
-def boxes(lab: Lab, _vmids: list[int]) -> Iterator[list[Bed]]:
-    """A fresh container for each row."""
-    here = [Bed(lab, _vmids.pop()) for _ in ROWS]
+def boxes(lab: Lab, _vmids: list[int], request: pytest.FixtureRequest) -> Iterator[list[Bed]]:
+    """So many fresh containers."""
+    here = [Bed(lab, _vmids.pop()) for _ in range(request.param)]
     yield here
     for box in here:
         lab.stop(box.vmid)
@@ -290,6 +290,7 @@ def text_of(target: dict[str, Any]) -> str:
     return " | ".join([*target["evidence"], *skipped])
 
 
+@pytest.mark.parametrize("boxes", [len(ROWS)], indirect=True)
 def test_every_state_lands_and_ends_as_it_is_told(boxes: list[Bed], tmp_path: Path) -> None:
     jobs: list[Started] = []
     wrong: list[str] = []
@@ -460,3 +461,71 @@ def test_a_hanging_disk_is_bounded_named_and_killed_once(box: Bed, tmp_path: Pat
         until(lambda: not lives(job))
         after = box.run("stop", box.name, "-p", str(playbook), "--force")
         assert (after.code, after.target["result"]) == (0, "not_running"), after.people
+
+
+# -- dead, come back, or apart --------------------------------------------------------------------
+
+
+def test_a_zombie_is_ended_and_who_should_reap_it_is_named(box: Bed) -> None:
+    (box.lab.rootfs(box.vmid) / "root/careless.py").write_text(
+        f"import subprocess, time\nchild = subprocess.Popen({PYTHON.split()})\ntime.sleep(600)\n"
+    )
+    text = "setsid -f python3 /root/careless.py >/workspace/train.log 2>&1 </dev/null"
+    job = box.start(text, how="raw", trainers=1)
+    ran = box.run("stop", box.name, "--graceful")
+    assert (ran.code, ran.target["verdict"]) == (0, "zombie"), ran.people
+    (why,) = ran.target["evidence"]
+    assert re.fullmatch(rf"{job.pid} is dead; \d+ python3 should reap it and has not", why)
+    assert len(box.saved()) == 1
+    again = box.run("status", box.name)
+    assert again.target["result"] == "not_running", again.people
+
+
+def test_what_comes_back_is_called_respawned(box: Bed) -> None:
+    loop = f"while true; do {PYTHON} >>/workspace/train.log 2>&1; sleep 0.3; done"
+    text = f"setsid -f bash -c {shlex.quote(loop)} >/dev/null 2>&1 </dev/null"
+    box.start(text, how="raw", trainers=1)
+    ran = box.run("stop", box.name, "--graceful", deadline=90)
+    assert (ran.code, ran.target["verdict"]) == (6, "respawned"), ran.people
+    assert re.search(r"it runs again as \d+, started by \d+ bash -c", ran.target["evidence"][0])
+
+
+RANKS = ("--ranks", "4", "--barrier-seconds", "2", "--save-seconds", "0.1", "--step-seconds", "0.1")
+
+
+def test_a_rank_that_is_left_alone_is_told(box: Bed, tmp_path: Path) -> None:
+    """One rank was asked by somebody else: it waits for the others to save, gives up and is gone;
+    the others wait for it in C code, and INT does not reach Python any more."""
+    playbook = tmp_path / "short.yaml"
+    playbook.write_text(
+        "ladder: [{signal: INT, to: trainers, wait: 16s}]\nhold: {saving: 5s, stopping: 1s}\n"
+    )
+    job = box.start(*RANKS, log="/workspace/train.log")
+    time.sleep(0.5)
+    os.kill(job.trainers[3].pid, signal.SIGINT)
+    time.sleep(1.0)
+    ran = box.run("stop", box.name, "--graceful", "-p", str(playbook), deadline=90)
+    assert (ran.code, ran.target["verdict"]) == (1, "stalled"), ran.people
+    told = [each for each in ran.target["findings"] if each.startswith("diverged: ")]
+    assert told, ran.people
+    pattern = r"diverged: rank 3( \(\d+\))? is gone, rank 0 \(\d+\) still waits .* 2 more like it"
+    assert re.match(pattern, told[0]), told
+    assert len(ran.signals) == 1
+
+
+@pytest.mark.parametrize("boxes", [5], indirect=True)
+def test_twenty_stops_of_ranks_with_a_barrier(boxes: list[Bed]) -> None:
+    """Four ranks that meet before they save: all saved, or told that they diverged."""
+    ended: list[dict[str, Any]] = []
+    for _ in range(4):
+        for box in boxes:
+            box.start(*RANKS)
+        ended += together(boxes, "stop", "--graceful").values()
+        for box in boxes:
+            assert len(box.saved()) == 4 or "diverged" in str(ended), ended
+            for each in box.checkpoints.rglob("*.pt"):
+                each.unlink()
+    assert len(ended) == 20
+    told = [each for each in ended if any("diverged" in text for text in each["findings"])]
+    saved = [each for each in ended if each["result"] == "stopped"]
+    assert len(saved) + len(told) == 20, [each["reason"] for each in ended]

@@ -84,7 +84,8 @@ class Ranks:
         self.meeting.mkdir(exist_ok=True)
         for rank in range(1, self.total):
             env = {**os.environ, "MASTER_PORT": str(os.getpid()), "WORLD_SIZE": str(self.total)}
-            env.update(RANK=str(rank), LOCAL_RANK=str(rank))
+            # as torchrun hands them out
+            env.update(RANK=str(rank), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(self.total))
             self.children.append(subprocess.Popen([sys.executable, "-u", *sys.argv], env=env))
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(self.total))
 

@@ -123,7 +123,7 @@ detail() {
     $lines; [ $? -le 2 ] || return 9
   printf '\n\0'
   find $links -maxdepth 1 -type l -printf '%p\0%l\0' 2>/dev/null
-  grep -sHazE '^(RANK|LOCAL_RANK|PWD)=' $envs; [ $? -le 2 ]
+  grep -sHazE '^(RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|PWD)=' $envs; [ $? -le 2 ]
 }
 
 # watch MS[/EVERY_MS] PID:START... : answers at once when one is no longer the same or dead, else after MS
