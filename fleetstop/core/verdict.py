@@ -12,8 +12,10 @@ from fleetstop.core.evidence import deafness
 from fleetstop.core.family import Family, Kin
 from fleetstop.core.joblog import LogTail
 from fleetstop.core.marks import Mark
+from fleetstop.core.motion import Motion, moved
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.progress import Progress
+from fleetstop.core.ranks import diverged
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.saving import saves_of
 
@@ -35,14 +37,11 @@ Verdict: TypeAlias = Literal[
 ]
 # Worst first; the order is part of the contract.
 ORDER: tuple[str, ...] = get_args(Verdict)
-_MIB = 1024
 WINDOW_S = 60.0
 """So long nothing may move, by any measure, before a job is called stalled."""
 OLD_LOG_S = 300.0
 """A log as old as this is a witness of its own: then a second without a move is enough."""
 SHORT_S = 0.9
-DIVERGED_S = 10.0
-"""Where a rank has ended: so long another may have done nothing."""
 STUCK_S = 1.0
 
 
@@ -123,7 +122,7 @@ def judge(
     directories = tuple(each for each in (checkpoints, now.real) if each)
     saves, unseen = saves_of(then, now.tree, family, directories, now.changed or (), now.temporary)
     unseen += [now.files_unseen] if now.files_unseen else []
-    motion = _motion(before, now, family)
+    motion = moved(then, now.tree, family, now.at - before.at if before else 0.0)
     seen = _Seen(now, family, motion, progress, stop_signals)
     said: dict[ProcessId, Verdict] = {}
     evidence: dict[ProcessId, tuple[str, ...]] = {}
@@ -163,42 +162,12 @@ def _overall(family: Family, said: dict[ProcessId, Verdict], saving: bool) -> Ve
     return min(words, key=ORDER.index, default="gone")
 
 
-class _Motion(Struct, frozen=True):
-    cpu: bool
-    memory: bool
-    bytes: bool
-    written: int
-    percent: float | None
-
-
-def _motion(before: Look | None, now: Look, family: Family) -> _Motion:
-    """What moved between two looks, over all living members together."""
-    ticks = rss = written = 0
-    for kin in family.members:
-        new = now.tree.get(kin.id)
-        old = before.tree.get(kin.id) if before else None
-        if new is None or old is None:
-            continue
-        ticks += max(0, new.ticks - old.ticks)
-        rss += max(0, new.rss_kib - old.rss_kib)
-        written += max(0, (_written(new) or 0) - (_written(old) or 0))
-    span = now.at - before.at if before else 0.0
-    percent = 100.0 * ticks / now.tree.hz / span if span > 0 else None
-    return _Motion(
-        cpu=ticks > 0, memory=rss >= _MIB, bytes=written >= 65536, written=written, percent=percent
-    )
-
-
-def _written(process: Process) -> int | None:
-    return process.detail.written if process.detail else None
-
-
 class _Seen(Struct, frozen=True):
     """What all members are judged by."""
 
     now: Look
     family: Family
-    motion: _Motion
+    motion: Motion
     progress: Progress
     stop_signals: tuple[str, ...]
 
@@ -227,7 +196,9 @@ def _member(
         return obeys
     account = told.taken(process, mark, now.tree.uptime) if mark else None
     after = (account,) if account else ()
-    if why := _diverged(kin, seen) or _stalled(kin, process, seen):
+    if why := diverged(kin, seen.progress, seen.now.tree, seen.family) or _stalled(
+        kin, process, seen
+    ):
         return "stalled", (why, *after)
     if process.headless and not after:
         after = (told.headless(process),)
@@ -254,7 +225,7 @@ def _obeys(
     return None
 
 
-def _stopping(kin: Kin, process: Process, mark: Mark, motion: _Motion) -> tuple[str, ...]:
+def _stopping(kin: Kin, process: Process, mark: Mark, motion: Motion) -> tuple[str, ...]:
     masks = process.masks
     if masks is not None and masks.ignored & ~mark.ignored & 0x4006:
         return (f"{kin.pid} now ignores what it heard before: it is shutting down",)
@@ -283,50 +254,10 @@ def _stalled(kin: Kin, process: Process, seen: _Seen) -> str | None:
     return told.why_stalled(process, quiet, measures, log.age_s if log else None)
 
 
-def _diverged(kin: Kin, seen: _Seen) -> str | None:
-    """A rank that does nothing while another one has ended: it waits for it."""
-    process = seen.now.tree.get(kin.id)
-    if not _trains(kin) or process is None or not process.alive or process.suspended:
-        return None
-    # waking to look for the others is all that a barrier does
-    measures = trails.WORK
-    quiet = trails.quiet_s(seen.progress, seen.now.tree, seen.family, kin, measures)
-    missing = _missing(seen)
-    if not missing or quiet < DIVERGED_S:
-        return None
-    return told.diverged(missing, process, _rank(kin, seen.progress), quiet)
-
-
 def _findings(said: dict[ProcessId, Verdict], seen: _Seen) -> tuple[str, ...]:
     waiting = [kin for kin in seen.family.trainers if said[kin.id] == "stalled"]
-    return tuple(told.alike([text for kin in waiting if (text := _diverged(kin, seen))]))
-
-
-def _rank(kin: Kin, progress: Progress) -> str:
-    """The parent of the other ranks is rank 0: it gave itself that number after its exec."""
-    text = progress.ranks.get(kin.id)
-    others = {told.rank_of(each) for each in progress.ranks.values()}
-    first = text is None and others and "rank 0" not in others
-    return "rank 0" if first else told.rank_of(text or "")
-
-
-def _missing(seen: _Seen) -> list[str]:
-    """The ranks that have ended, by name: trainers of this family, and any that ended before it
-    was fixed, where the environment of the others says how many there should be."""
-    trainers, progress = seen.family.trainers, seen.progress
-    gone = [
-        f"{_rank(kin, progress)} ({kin.pid})"
-        for kin in trainers
-        if not _runs(seen.now.tree.get(kin.id))
-    ]
-    lacking = (progress.ranks_here or 0) - len(trainers)
-    known = {_rank(kin, progress) for kin in trainers}
-    before = [name for n in range(progress.ranks_here or 0) if (name := f"rank {n}") not in known]
-    return gone + (before[:lacking] if lacking > 0 else [])
-
-
-def _runs(process: Process | None) -> bool:
-    return process is not None and process.alive
+    why = [diverged(kin, seen.progress, seen.now.tree, seen.family) for kin in waiting]
+    return tuple(told.alike([each for each in why if each]))
 
 
 def _busy(kin: Kin, seen: _Seen) -> tuple[str, ...]:

@@ -172,3 +172,15 @@ def test_a_pid_inside_the_container_is_enough_to_name_a_job() -> None:
     a_job(host)
     aim = target(job=job(match=Match(pid=10)))
     assert asyncio.run(status(Stage(host, aim=aim).scope)).result == "running"
+
+
+def test_one_that_does_nothing_is_looked_at_a_little_longer() -> None:
+    """A quarter of a second is no evidence; and even a second is too little to call it stalled."""
+    host = FakeHost()
+    a_job(host).idle = True
+    stage = Stage(host)
+    outcome = asyncio.run(status(stage.scope))
+    assert host.clock.slept == [0.25, 0.8]
+    assert outcome.verdict == "busy"
+    assert outcome.evidence[1].startswith("no sign of progress in 1")
+    assert outcome.evidence[1].endswith("too short to tell")
