@@ -59,9 +59,11 @@ async def came_back(scope: Scope, climb: Climb) -> Back:
 
 
 def restarted_by(process: Process, tree: ProcessTree) -> str | None:
-    """Its parent, which started it again; None where that is not seen."""
+    """Its parent, which started it again; None where that is not seen: PID 1 adopts anybody."""
     above = tree.processes.get(process.ppid)
-    return f"{above.pid} {command(above.argv or (above.comm,))}" if above is not None else None
+    if above is None or 1 in (above.pid, above.id.pid):
+        return None
+    return f"{above.pid} {command(above.argv or (above.comm,))}"
 
 
 async def gpus(scope: Scope, scene: Scene, climb: Climb, within_s: float) -> Proof:

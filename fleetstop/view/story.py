@@ -14,6 +14,9 @@ from fleetstop.view.layout import Line
 # A hold whose numbers alone move is told again after so long.
 STILL_S = 60.0
 _NUMBER = re.compile(r"[\d.,]+( ?[KMGT]i?B(/s)?)?")
+_GRAVE = ("uninterruptible", "suspended", "stalled")
+# What became of our signal is worth a line whatever the verdict.
+_ACCOUNT = re.compile(r"\d+ took [A-Z]+ |[A-Z]+ is still pending|it trains on")
 _HOLDS = {
     "saving": ("saving: {}", "no signal until it is whole", "it would cut this checkpoint"),
     "stopping": ("moving since the signal: {}", "", "it is still stopping"),
@@ -36,6 +39,7 @@ class Chapter:
         self.released: e.GpusReleased | None = None
         self.looking = False
         self.watched: e.WatchedOn | None = None
+        self.accounts: set[str] = set()
 
     def since_found(self, at: str) -> float:
         return words.between(self.located.at, at) if self.located else 0.0
@@ -125,6 +129,9 @@ class Story:
                 return header.plan(event.steps, graceful=_mild(chapter))
             case e.Holding():
                 return [self._timed(event.at, name, each) for each in _held(event, chapter)]
+            case e.Looked() if not self._verbose:
+                told = _account(event, chapter)
+                return [self._timed(event.at, name, text, "! ") for text in told]
             case e.GpusReleased():
                 chapter.released = event
                 return []
@@ -238,6 +245,17 @@ def _acted(event: e.Event, chapter: Chapter) -> str | None:
         case _:
             return None
     return text
+
+
+def _account(event: e.Looked, chapter: Chapter) -> list[str]:
+    """What a state rests on, each once: other numbers are no news."""
+    told = []
+    for text in event.evidence:
+        kind = _NUMBER.sub("#", text)
+        if kind not in chapter.accounts and (event.verdict in _GRAVE or _ACCOUNT.search(text)):
+            chapter.accounts.add(kind)
+            told.append(redact.text(text))
+    return told
 
 
 def _detail(event: e.Event) -> str | None:
