@@ -61,6 +61,8 @@ def why_uninterruptible(process: Process, seconds: float) -> str:
         where = "the kernel (state R, system time only)"
     elif process.headless:
         where = f"{where} (a thread of it, the first one is dead)"
+    if process.exiting:
+        return f"{process.pid} is ending and has been in {where} for {span(seconds)}"
     waits = ", ".join(named(process.pending))
     return f"{process.pid} is in {where}; {waits} pending for {span(seconds)}, and nothing acts"
 
@@ -140,7 +142,10 @@ def taken(process: Process, mark: Mark, uptime: float) -> str | None:
     if (wrote := (detail.written or 0) - (mark.written or 0)) > 0:
         return f"{took} and has run on since ({wrote} bytes written), without ending"
     if (woke := detail.switches - mark.switches) > _CALM_WAKINGS:
-        return f"{took} and goes on ({place(process)}, {woke / ago:.1f} wakings a second)"
+        return (
+            f"{took} and has woken {woke / ago:.1f} times a second since, without ending "
+            f"({place(process)}): it goes on, or waits for its turn"
+        )
     if not _python(process):
         return f"{took} and has not acted on it ({place(process)})"
     comes = "KeyboardInterrupt comes" if mark.signal == "INT" else "its handler runs"

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from fleetstop.core.signals import Landing, Masks, landing
 
-# include/linux/sched.h: forked and never exec'd since
+# include/linux/sched.h: on its way out; forked and never exec'd since
+PF_EXITING = 0x4
 PF_FORKNOEXEC = 0x40
 PF_KTHREAD = 0x00200000
 _GPU_DEVICE = re.compile(r"/dev/nvidia[0-9]+$")
@@ -155,6 +156,11 @@ class Process(Struct, frozen=True):
     @property
     def forked(self) -> bool:
         return bool(self.flags & PF_FORKNOEXEC)
+
+    @property
+    def exiting(self) -> bool:
+        """It has begun to end: nothing is delivered to it any more."""
+        return bool(self.flags & PF_EXITING)
 
     @property
     def kernel_thread(self) -> bool:

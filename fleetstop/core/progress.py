@@ -106,9 +106,9 @@ def _noise(measure: Measure, span: float, hz: int) -> float:
 
 
 def _resists(process: Process) -> bool:
-    """KILL waits for it: in D, in a kernel loop (R, system time only), or dead but for a thread
-    in one of these."""
-    killed = bool(process.pending >> 8 & 1)
+    """KILL waits for it, or it is on its way out: in D, in a kernel loop (R, system time only), or
+    dead but for a thread in one of these."""
+    killed = bool(process.pending >> 8 & 1) or process.exiting
     return killed and (process.state in "DR" or process.headless)
 
 

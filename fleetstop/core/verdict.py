@@ -43,6 +43,9 @@ OLD_LOG_S = 300.0
 """A log as old as this is a witness of its own: then a second without a move is enough."""
 SHORT_S = 0.9
 STUCK_S = 1.0
+"""So long KILL is pending and nothing acts before that is called uninterruptible."""
+EXITING_S = 10.0
+"""The same for one on its way out: returning hundreds of gigabytes takes the driver its time."""
 
 
 class Look(Struct, frozen=True):
@@ -210,7 +213,9 @@ def _stuck_s(kin: Kin, seen: _Seen) -> float | None:
     trail = seen.progress.trails.get(kin.id)
     since = trail.stuck_since if trail is not None else None
     waited = seen.progress.at - since if since is not None else 0.0
-    return waited if waited >= STUCK_S else None
+    process = seen.now.tree.get(kin.id)
+    exiting = process is not None and process.exiting
+    return waited if waited >= (EXITING_S if exiting else STUCK_S) else None
 
 
 def _obeys(

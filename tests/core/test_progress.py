@@ -240,6 +240,14 @@ def test_a_thread_in_d_behind_a_dead_leader() -> None:
     assert "a thread of it, the first one is dead" in film.judged().evidence[0]
 
 
+def test_one_that_is_ending_gets_longer_and_is_called_so() -> None:
+    film = killed(state="D", flags=0x4)
+    assert film.pass_by(9).verdict != "uninterruptible"
+    found = film.pass_by(3)
+    assert found.verdict == "uninterruptible"
+    assert found.evidence == ("130 is ending and has been in percpu_rwsem_wait for 11 s",)
+
+
 # -- ranks ----------------------------------------------------------------------------------------
 
 
@@ -290,7 +298,7 @@ HEARD = Mark(ignored=0, ticks=0, signal="INT", at=1000.0, switches=7, written=50
     [
         ("R", {"wchan": None}, 0, "130 took INT 40 s ago (nothing is pending) and runs in C code"),
         ("S", {"switches": 8}, 0, "and waits in C code (wchan futex_do_wait, syscall 202); Keyb"),
-        ("S", {"switches": 4007}, 0, "goes on (wchan futex_do_wait, syscall 202, 100.0 wakings"),
+        ("S", {"switches": 4007}, 0, "has woken 100.0 times a second since, without ending"),
         ("S", {"written": 70}, 0, "and has run on since (20 bytes written), without ending"),
         ("S", {}, INT, "INT is still pending on 130 after 40 s: not taken"),
         ("S", {"pending": INT}, 0, "INT is still pending on 130 after 40 s: not taken"),

@@ -7,8 +7,8 @@ A second signal during a save ruins it, whatever the habit.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import hashlib
+import importlib
 import io
 import json
 import multiprocessing
@@ -16,10 +16,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -59,13 +57,18 @@ def read_arguments(argv: list[str]) -> argparse.Namespace:
     add("--barrier-seconds", type=float, default=60.0)
     add("--step-seconds", type=float, default=0.25)
     add("--c-call", type=float, default=0.0, metavar="SECONDS", help="each step is C code as long")
-    add("--stuck", default="", choices=["", *STUCK], help="what its main thread comes to instead")
+    add("--stuck", default="", help="what its main thread comes to instead; see stuck.py")
     add("--stray-file", type=Path, help="keep this file open for writing, never write to it")
     return parser.parse_args(argv)
 
 
 def say(text: str) -> None:
     print(text, flush=True)
+
+
+def get_stuck(how: str) -> None:
+    """The file beside this one: loaded by those who need it, the others start faster."""
+    importlib.import_module("stuck").STUCK[how]()
 
 
 class Ranks:
@@ -98,7 +101,7 @@ class Ranks:
         if self.total == 1 or not any(self.meeting.iterdir()):
             return
         time.sleep(0.25)
-        lock_up()
+        get_stuck("mutex")
 
     def meet(self, step: int) -> int:
         """Wait for every rank; returns the step all of them save as."""
@@ -218,59 +221,6 @@ def install_handlers(arguments: argparse.Namespace) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def lock_up() -> None:
-    """A mutex that is never given back: the thread waits in C code for good."""
-    lock, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)
-    while True:
-        libc.pthread_mutex_lock(lock)
-
-
-def leave_a_thread() -> None:
-    """The first thread ends, another works on: the process is a zombie that lives."""
-    stream = Path("/workspace/headless.pt").open("wb")  # noqa: SIM115 - for good
-    threading.Thread(target=time.sleep, args=(600,)).start()
-    say(f"its first thread leaves {stream.name} to the others")
-    ctypes.CDLL(None).pthread_exit(None)
-
-
-def leave_a_child() -> None:
-    """A child that nobody reaps."""
-    say(f"child {subprocess.Popen(['/bin/true']).pid} is not waited for")
-    time.sleep(600)
-
-
-def swallow() -> None:
-    while True:
-        try:
-            time.sleep(600)
-        except BaseException as exc:
-            say(f"swallowed {type(exc).__name__}")
-
-
-def block_everywhere() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
-    time.sleep(600)
-
-
-def block_in_main() -> None:
-    """A helper thread is open to it: the main thread hears of it when its sleep ends."""
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
-    while True:
-        time.sleep(0.5)
-
-
-STUCK: dict[str, Callable[[], None]] = {
-    "mutex": lock_up,
-    "headless": leave_a_thread,
-    "zombie": leave_a_child,
-    "swallow": swallow,
-    "blocked": block_everywhere,
-    "main-blocked": block_in_main,
-    "idle": lambda: time.sleep(600),
-}
-
-
 class Training:
     """The loop itself: the step it is at, and when it last saved by itself."""
 
@@ -283,7 +233,7 @@ class Training:
         while True:
             self.ranks.all_reduce()
             if self.arguments.stuck:
-                STUCK[self.arguments.stuck]()
+                get_stuck(self.arguments.stuck)
             self.compute()
             self.step += 1
             if self.ranks.rank == 0:
