@@ -18,7 +18,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
-from fleetstop.core.joblog import LogTail, trains_on
+from fleetstop.core.joblog import LogTail, shape, trains_on
 from fleetstop.core.ladder import (
     Arrived,
     Ask,
@@ -30,17 +30,17 @@ from fleetstop.core.ladder import (
     Wait,
     Withdraw,
     answered,
-    earlier_marks,
     heard_meanwhile,
     left_out,
     observe,
     was_sent,
 )
+from fleetstop.core.marks import earlier_marks
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.report import SignalRecord
 from fleetstop.core.rungs import Send, Skip, WatchOn, requests
-from fleetstop.core.verdict import Judged, Look, judge
+from fleetstop.core.verdict import Judged, Look, follow, judge
 from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
 
 _CHANGED_TRIES = 50
@@ -69,7 +69,9 @@ class Climb:
             real=scene.real,
             temporary=scene.coming,
             risk=scene.risk,
+            log=scene.log,
         )
+        self._progress = follow(None, self.look, ladder.family)
         self.judged: Judged | None = None
         self.files = JobFiles(scope, scene)
         self.log_at_signal: LogTail | None = None
@@ -118,7 +120,7 @@ class Climb:
             await self._asks.poll()
             before, self.look = self.look, await self._look_again()
             was, self.judged = self.judged, self._judge(before, self.look)
-            if self.judged.verdict != was.verdict:
+            if _news(was, self.judged):
                 told = {"verdict": self.judged.verdict, "evidence": self.judged.evidence}
                 self._scope.teller.tell(events.Looked, **told)
             self.files.remember(self.family, self.look.tree)
@@ -280,6 +282,7 @@ class Climb:
             files_unseen=files.unseen,
             risk=files.risk,
             trains_on=bool(self.ladder.touched) and trains_on(self.log_at_signal, self.files.log),
+            log=self.files.log,
         )
 
     async def _tree(self) -> ProcessTree:
@@ -294,6 +297,8 @@ class Climb:
 
     def _judge(self, before: Look | None, now: Look) -> Judged:
         job = self._scope.target.job
+        if before is not None:
+            self._progress = follow(self._progress, now, self.family)
         return judge(
             before,
             now,
@@ -301,6 +306,7 @@ class Climb:
             stop_signals=requests(self.ladder.playbook, self.ladder.stop_signal),
             checkpoints=job.checkpoints if job else None,
             heard={**self._earlier, **self.ladder.marks},
+            progress=self._progress,
         )
 
     def _tell_exits(self) -> None:
@@ -325,3 +331,13 @@ class Climb:
         if held != self._told:
             self._told = held
             narrate(self._scope.teller, held)
+
+
+def _news(was: Judged, now: Judged) -> bool:
+    """Another verdict, or another account of it: the same sentences with other numbers are none."""
+    if now.verdict != was.verdict:
+        return True
+    old = {shape(text) for text in was.evidence}
+    return now.verdict != "saving" and any(
+        shape(text) not in old for text in now.evidence if not text.startswith("CPU")
+    )

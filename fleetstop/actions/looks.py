@@ -14,7 +14,7 @@ from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
 from fleetstop.core.inventory import Match
 from fleetstop.core.joblog import LogTail, parse_log
 from fleetstop.core.listing import NEWEST, Listing, TooMany, parse_listing, parse_newest
-from fleetstop.core.process import ProcessId, ProcessTree
+from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.procfs import (
     parse_argv,
     parse_detail,
@@ -81,8 +81,7 @@ async def _of_processes(place: Place, verb: str, words: list[str]) -> Answer:
 async def add_argv(place: Place, tree: ProcessTree, only: set[int] | None = None) -> ProcessTree:
     """The command lines of `only` these host PIDs, or of all."""
     words = [
-        # a dead leader with living threads has no words of its own
-        f"deep:{pid}" if each.state == "Z" and each.alive else str(pid)
+        _word(each)
         for pid, each in tree.processes.items()
         if not each.kernel_thread and (only is None or pid in only)
     ]
@@ -92,8 +91,13 @@ async def add_argv(place: Place, tree: ProcessTree, only: set[int] | None = None
     return with_argv(tree, parse_argv(_good(answer, "the command lines")))
 
 
+def _word(process: Process) -> str:
+    """A dead leader with living threads has no words and no files of its own; they have."""
+    return f"deep:{process.id.pid}" if process.headless else str(process.id.pid)
+
+
 async def add_detail(place: Place, tree: ProcessTree, pids: set[int]) -> ProcessTree:
-    here = [str(pid) for pid in sorted(pids) if pid in tree.processes]
+    here = [_word(tree.processes[pid]) for pid in sorted(pids) if pid in tree.processes]
     if not here:
         return tree
     answer = await _of_processes(place, "detail", here)

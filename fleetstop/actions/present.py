@@ -11,8 +11,9 @@ from fleetstop.core import redact
 from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
-from fleetstop.core.ladder import Ladder, earlier_marks
+from fleetstop.core.ladder import Ladder
 from fleetstop.core.listing import spelled
+from fleetstop.core.marks import earlier_marks
 from fleetstop.core.report import CheckpointRecord, GpuRecord, Member, Outcome, Result
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import requests
@@ -130,7 +131,7 @@ def first_judgement(scope: Scope, scene: Scene, family: Family, ladder: Ladder |
     job = scope.target.job
     return judge(
         None,
-        Look(at=scene.at, tree=scene.tree, real=scene.real),
+        Look(at=scene.at, tree=scene.tree, real=scene.real, log=scene.log),
         family,
         stop_signals=signals,
         checkpoints=job.checkpoints if job else None,

@@ -21,15 +21,16 @@ from fleetstop.actions.present import (
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.ladder import earlier_marks
 from fleetstop.core.ledger import heard_before
+from fleetstop.core.marks import Mark, earlier_marks
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome
-from fleetstop.core.verdict import ORDER, Judged, Look, Mark, judge
+from fleetstop.core.verdict import ORDER, Judged, Look, follow, judge, standing_still
 from fleetstop.errors import CouldNotLook
 
 BETWEEN_S = 0.25
+LONGER_S = 0.8
 
 
 async def status(scope: Scope) -> Outcome:
@@ -85,32 +86,45 @@ def _nothing(scope: Scope, scene: Scene) -> Outcome:
 
 
 async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
-    """Progress only shows between two looks."""
-    await scope.clock.sleep(BETWEEN_S)
+    """Progress only shows between two looks; where none shows, a third one comes a second later."""
+    families = scene.found.families
+    before = Look(at=scene.at, tree=scene.tree, real=scene.real, log=scene.log)
+    followed = {family: follow(None, before, family) for family in families}
+    now = before
+    for pause in (BETWEEN_S, LONGER_S):
+        await scope.clock.sleep(pause)
+        before, now = now, await _look(scope, scene)
+        followed = {family: follow(followed[family], now, family) for family in families}
+        if not any(standing_still(followed[family], now, family) for family in families):
+            break
+    marks = await _heard(scope, scene, now.tree)
+    job = scope.target.job
+    return {
+        family: judge(
+            before,
+            now,
+            family,
+            stop_signals=_stop_signals(job),
+            checkpoints=job.checkpoints if job else None,
+            heard=marks,
+            progress=followed[family],
+        )
+        for family in families
+    }
+
+
+async def _look(scope: Scope, scene: Scene) -> Look:
     pids = {kin.id.pid for family in scene.found.families for kin in family.members}
     tree = await looks.look(scope.place, scope.target.vmid)
     tree = await looks.add_detail(scope.place, tree, pids)
-    first = Look(at=scene.at, tree=scene.tree, real=scene.real)
-    second = Look(
+    return Look(
         at=scope.clock.now(),
         tree=tree,
         real=scene.real,
         temporary=scene.coming,
         risk=scene.risk,
+        log=scene.log,
     )
-    marks = await _heard(scope, scene, tree)
-    job = scope.target.job
-    return {
-        family: judge(
-            first,
-            second,
-            family,
-            stop_signals=_stop_signals(job),
-            checkpoints=job.checkpoints if job else None,
-            heard=marks,
-        )
-        for family in scene.found.families
-    }
 
 
 async def _heard(scope: Scope, scene: Scene, tree: ProcessTree) -> dict[ProcessId, Mark]:
@@ -131,6 +145,7 @@ def _stop_signals(job: Job | None) -> tuple[str, ...]:
 def _running(scope: Scope, scene: Scene, judged: dict[Family, Judged]) -> Outcome:
     worst = min(judged.values(), key=lambda each: ORDER.index(each.verdict))
     findings = gaps(scope, scene)
+    findings += [text for each in judged.values() for text in each.findings]
     if scene.found.unclear:
         findings.append(scene.found.unclear)
     if len(judged) > 1:

@@ -28,6 +28,7 @@ from fleetstop.actions.present import (
 )
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.telling import Scope
+from fleetstop.actions.verify import Back
 from fleetstop.core.consent import Terms
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
@@ -101,8 +102,13 @@ def _seen(family: Family, judged: Judged) -> dict[str, object]:
     }
 
 
-def _goodbye(family: Family) -> tuple[str, ...]:
-    return tuple(f"{kin.pid} is gone" for kin in family.trainers)
+def _goodbye(family: Family, back: Back) -> dict[str, Any]:
+    """What the trainers are by now: gone, dead and not reaped, or back under a new identity."""
+    if back.runs:
+        return {"verdict": "respawned", "evidence": back.evidence}
+    if back.unreaped:
+        return {"verdict": "zombie", "evidence": back.unreaped}
+    return {"verdict": "gone", "evidence": tuple(f"{kin.pid} is gone" for kin in family.trainers)}
 
 
 class _Attempt:
@@ -233,11 +239,9 @@ class _Attempt:
         free = await verify.gpus(self._scope, scene, climb, within)
         # asked last: a supervisor needs its time to start the job again
         back = await verify.came_back(self._scope, climb)
-        problems = [each for each in (leftover, back, saved.problem, free.problem) if each]
+        problems = [e for e in (leftover, back.problem, saved.problem, free.problem) if e]
         result: Result = "unclean" if problems else "stopped"
-        ended: dict[str, Any] = (
-            {} if leftover else {"verdict": "gone", "evidence": _goodbye(climb.family)}
-        )
+        ended = {} if leftover and not back.runs else _goodbye(climb.family, back)
         return self.outcome(
             result,
             **ended,
@@ -264,7 +268,7 @@ class _Attempt:
             known |= {
                 "signals": climb.signals,
                 "skipped": tuple(SkippedRecord(s.signal, s.reason) for s in climb.ladder.skipped),
-                "findings": (*self._gaps, *climb.doubts),
+                "findings": (*self._gaps, *climb.doubts, *climb.judged.findings),
             }
         return known
 

@@ -11,12 +11,12 @@ from fleetstop.core.consent import Consent, Question, Terms
 from fleetstop.core.family import Family
 from fleetstop.core.holds import HoldClock
 from fleetstop.core.ledger import Heard
+from fleetstop.core.marks import Mark, earlier_marks, marks_of
 from fleetstop.core.playbook import Hold, Playbook
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Send, Skip, Standing, WatchOn
-from fleetstop.core.signals import NUMBERS
-from fleetstop.core.verdict import Judged, Mark
+from fleetstop.core.verdict import Judged
 
 
 class Ladder(Struct, frozen=True):
@@ -126,7 +126,7 @@ def was_sent(ladder: Ladder, send: Send, tree: ProcessTree, now: float) -> Ladde
     return moved(
         ladder,
         sent=(*ladder.sent, send),
-        marks={**ladder.marks, **marks_of(tree, heard)},
+        marks={**ladder.marks, **marks_of(tree, dict.fromkeys(heard, (send.signal, 0.0)))},
         sent_at=now,
         clock=None,
         calm_since=None,
@@ -140,16 +140,6 @@ def _may_hear(process: Process | None, send: Send) -> bool:
     if process is None or send.landing == "asked":
         return process is not None
     return process.landing(send.signal) in ("heard", "blocked", None)
-
-
-def marks_of(tree: ProcessTree, ids: set[ProcessId]) -> dict[ProcessId, Mark]:
-    marks = {}
-    for each in ids:
-        process = tree.get(each)
-        if process is not None:
-            ignored = process.masks.ignored if process.masks else 0
-            marks[each] = Mark(ignored=ignored, ticks=process.ticks)
-    return marks
 
 
 def watching_on(ladder: Ladder, decision: WatchOn, tree: ProcessTree, now: float) -> Ladder:
@@ -167,16 +157,6 @@ def watching_on(ladder: Ladder, decision: WatchOn, tree: ProcessTree, now: float
 def heard_meanwhile(ladder: Ladder, late: Mapping[ProcessId, Heard]) -> Ladder:
     """Another run has signalled since this ladder began: it counts like any earlier one."""
     return moved(ladder, past={**ladder.past, **late}, calm_since=None)
-
-
-def earlier_marks(tree: ProcessTree, past: Mapping[ProcessId, Heard]) -> dict[ProcessId, Mark]:
-    """Marks of those who heard an earlier run: what they heard, they did not ignore then."""
-    marks = {}
-    for each, mark in marks_of(tree, set(past)).items():
-        number = NUMBERS.get(past[each].signal)  # None: an ask that was no signal
-        bit = 0 if number is None else 1 << (number - 1)
-        marks[each] = Mark(ignored=mark.ignored & ~bit, ticks=mark.ticks)
-    return marks
 
 
 def left_out(ladder: Ladder, send: Send, reason: str) -> tuple[Ladder, Skip]:

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from fleetstop.core.signals import Landing, Masks, landing
 
-# include/linux/sched.h: forked and never exec'd since
+# include/linux/sched.h: on its way out; forked and never exec'd since
+PF_EXITING = 0x4
 PF_FORKNOEXEC = 0x40
 PF_KTHREAD = 0x00200000
 _GPU_DEVICE = re.compile(r"/dev/nvidia[0-9]+$")
@@ -69,8 +70,13 @@ class OpenFile(Struct, frozen=True):
 class Detail(Struct, frozen=True):
     """What a second, closer look adds. None: could not be seen.
 
-    `blocked` is the AND over all threads; `written` bytes passed to write(2) so far. From the
-    environment it was exec'd with: `rank` is its RANK and LOCAL_RANK, `started_in` its PWD.
+    `blocked` is the AND over all living threads, `pending` the OR of what waits for one of them
+    alone, `states` their state letters. `written` and `read`: bytes passed through write(2) and
+    read(2) so far. Of the main thread (of all living ones
+    where it has ended): `switches` voluntary context switches so far, `wchan` the
+    kernel function it waits in (None: it runs, or could not be seen), `syscall` the number of the
+    call it is in (`running`: none that could be told). From the environment it was exec'd with:
+    `rank` is its RANK and LOCAL_RANK, `ranks_here` its LOCAL_WORLD_SIZE, `started_in` its PWD.
     """
 
     blocked: int | None = None
@@ -78,11 +84,19 @@ class Detail(Struct, frozen=True):
     cwd: str | None = None
     rank: str | None = None
     started_in: str | None = None
+    ranks_here: int | None = None
     written: int | None = None
+    read: int | None = None
+    wchan: str | None = None
+    syscall: str | None = None
+    switches: int | None = None
+    pending: int = 0
+    states: str = ""
 
 
 class Process(Struct, frozen=True):
     """One process. `inner` are its PIDs in nested namespaces, outermost (the container's) first.
+    `ticks`: its CPU time so far, of which `system` in the kernel.
 
     `nested`: those namespaces lie below the place itself, like a docker container's on a plain
     host; the place's own people, its pgrep and its pid files know it by the host's number.
@@ -97,6 +111,7 @@ class Process(Struct, frozen=True):
     flags: int
     threads: int
     ticks: int
+    system: int = 0
     rss_kib: int = 0
     uid: int = 0
     tracer: int = 0
@@ -123,12 +138,29 @@ class Process(Struct, frozen=True):
         return not self.zombie
 
     @property
+    def headless(self) -> bool:
+        """Its first thread has ended, others live on: state Z, and alive."""
+        return self.state == "Z" and self.threads > 1
+
+    @property
+    def pending(self) -> int:
+        """Signals sent to it that it has not taken."""
+        return (self.masks.pending if self.masks else 0) | (
+            self.detail.pending if self.detail else 0
+        )
+
+    @property
     def suspended(self) -> bool:
         return self.state in "Tt"
 
     @property
     def forked(self) -> bool:
         return bool(self.flags & PF_FORKNOEXEC)
+
+    @property
+    def exiting(self) -> bool:
+        """It has begun to end: nothing is delivered to it any more."""
+        return bool(self.flags & PF_EXITING)
 
     @property
     def kernel_thread(self) -> bool:
@@ -202,6 +234,14 @@ class ProcessTree(Struct, frozen=True):
     def by_inner(self, pid: int) -> Process | None:
         """The process that people in the container call `pid`."""
         return next((each for each in self.processes.values() if each.pid == pid), None)
+
+    def called(self, pid: int) -> str:
+        """The process with this host PID as people know it: its number and its command."""
+        found = self.processes.get(pid)
+        if found is None:
+            # TracerPid is 0 for a tracer in a namespace that the reader cannot see (proc(5))
+            return f"host PID {pid}, outside this place" if pid else "a process that is not seen"
+        return f"{found.pid} {found.comm}"
 
     def age_s(self, process: Process) -> float:
         return max(0.0, self.uptime - process.id.start / self.hz)

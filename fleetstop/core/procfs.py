@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 import msgspec
 
@@ -15,13 +15,14 @@ from fleetstop.core.signals import Masks
 # Numbers are bounded wherever they stand: int() raises on some four thousand digits.
 _N = rb"(\d{1,10})"
 _LINE = re.compile(rb"/proc/%b/(stat|cgroup|status|cmdline|io):(.*)" % _N, re.DOTALL)
-_DEEP = re.compile(
-    rb"/proc/%b/(?:task/%b/status|fdinfo/%b):(.*)" % (_N, _N, _N),
-    re.DOTALL,
-)
+# a dead leader's own files cannot be read: a living thread shows the same ones
+_TASK = rb"/proc/%b/(?:task/\d{1,10}/)?" % _N
+_DEEP = re.compile(rb"/proc/%b/task/%b/status:(.*)" % (_N, _N), re.DOTALL)
+_FDINFO = re.compile(_TASK + rb"fdinfo/%b:(.*)" % _N, re.DOTALL)
+_CALL = re.compile(_TASK + rb"(wchan|syscall):(\S*)")
 _THREAD = re.compile(rb"/proc/%b/task/%b/cmdline:(.*)" % (_N, _N), re.DOTALL)
-_LINK = re.compile(rb"/proc/%b/(?:fd/%b|(cwd))\Z" % (_N, _N))
-_ENV = re.compile(rb"/proc/%b/environ:(.*)" % _N, re.DOTALL)
+_LINK = re.compile(_TASK + rb"(?:fd/%b|(cwd))\Z" % _N)
+_ENV = re.compile(_TASK + rb"environ:(.*)", re.DOTALL)
 _CLOCK = re.compile(rb"uptime:(\d{1,12}(?:\.\d{1,9})?)")
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _OCTAL = re.compile(r"[0-7]{1,20}")
@@ -87,6 +88,7 @@ def _process(
         flags=at[5],
         threads=at[16],
         ticks=at[10] + at[11],
+        system=at[11],
         rss_kib=_number(status.get("VmRSS", "0").split()[:1]),
         uid=_number(status.get("Uid", "0").split()[:1]),
         tracer=_number(status.get("TracerPid", "0").split()[:1]),
@@ -144,15 +146,23 @@ def parse_argv(data: bytes) -> dict[int, tuple[str, ...]]:
     return words
 
 
+class _Thread(msgspec.Struct):
+    """One thread's lines; those of a dead one say nothing about how a signal would land."""
+
+    state: str = ""
+    lines: Fields = {}
+
+
 class _Gathered(msgspec.Struct):
-    dead: set[int] = set()
-    blocked: list[int | None] = []
+    threads: dict[int, _Thread] = {}
     lines: dict[int, Fields] = {}
     links: dict[int, str] = {}
     io: Fields = {}
+    call: Fields = {}
     cwd: str | None = None
     rank: list[str] = []
     started_in: str | None = None
+    ranks_here: int | None = None
 
 
 def parse_detail(data: bytes) -> dict[int, Detail]:
@@ -162,30 +172,25 @@ def parse_detail(data: bytes) -> dict[int, Detail]:
     for line in lines.split(b"\n"):
         _detail_line(line, gathered)
     _detail_records(records, gathered)
-    return {pid: _detail(each) for pid, each in gathered.items()}
+    return {pid: _detail(pid, each) for pid, each in gathered.items()}
 
 
 def _detail_line(line: bytes, gathered: dict[int, _Gathered]) -> None:
     if (deep := _DEEP.match(line)) is not None:
-        here = gathered[int(deep[1])]
-        name, _, value = text(deep[4]).partition(":")
-        if deep[2] is not None:
-            _thread_line(here, int(deep[2]), name, value.strip())
-        elif deep[3] is not None:
-            here.lines.setdefault(int(deep[3]), {})[name] = value.strip()
-    elif (flat := _LINE.match(line)) is not None:
-        here = gathered[int(flat[1])]
+        thread = gathered[int(deep[1])].threads.setdefault(int(deep[2]), _Thread())
+        name, _, value = text(deep[3]).partition(":")
+        if name == "State":
+            thread.state = value.strip()[:1]
+        else:
+            thread.lines[name] = value.strip()
+    elif (file := _FDINFO.match(line)) is not None:
+        name, _, value = text(file[3]).partition(":")
+        gathered[int(file[1])].lines.setdefault(int(file[2]), {})[name] = value.strip()
+    elif (call := _CALL.match(line)) is not None:
+        gathered[int(call[1])].call[text(call[2])] = text(call[3])
+    elif (flat := _LINE.match(line)) is not None and flat[2] == b"io":
         name, _, value = text(flat[3]).partition(":")
-        if flat[2] == b"io":
-            here.io[name] = value.strip()
-
-
-def _thread_line(here: _Gathered, tid: int, name: str, value: str) -> None:
-    """State stands before SigBlk in status (fs/proc/array.c); a dead thread blocks nothing."""
-    if name == "State" and value[:1] in ("Z", "X"):
-        here.dead.add(tid)
-    elif name == "SigBlk" and tid not in here.dead:
-        here.blocked.append(_mask(value))
+        gathered[int(flat[1])].io[name] = value.strip()
 
 
 def _detail_records(records: bytes, gathered: dict[int, _Gathered]) -> None:
@@ -211,21 +216,35 @@ def _environ(here: _Gathered, variable: str) -> None:
         here.started_in = value
     elif name in ("RANK", "LOCAL_RANK"):
         here.rank.append(variable)
+    elif name == "LOCAL_WORLD_SIZE":
+        here.ranks_here = _integer(value)
 
 
-def _detail(seen: _Gathered) -> Detail:
+def _detail(pid: int, seen: _Gathered) -> Detail:
     files = tuple(
         OpenFile(fd=fd, target=target, flags=_octal(seen.lines, fd), pos=_pos(seen.lines, fd))
         for fd, target in sorted(seen.links.items())
     )
+    living = [each for each in seen.threads.values() if each.state not in ("Z", "X")]
+    pending = [_mask(each.lines.get("SigPnd")) or 0 for each in living]
+    leader = seen.threads.get(pid)
+    told = [leader] if leader in living else living
     return Detail(
-        blocked=_all_threads(seen.blocked),
+        blocked=_all_threads([_mask(each.lines.get("SigBlk")) for each in living]),
         # a living process has at least its cwd; without one its links could not be read at all
         files=files if files or seen.cwd is not None else None,
         cwd=seen.cwd,
         rank=" ".join(sorted(seen.rank)) or None,
         started_in=seen.started_in,
+        ranks_here=seen.ranks_here,
         written=_integer(seen.io.get("wchar")),
+        read=_integer(seen.io.get("rchar")),
+        # `0` is how the kernel says that it waits nowhere (fs/proc/base.c)
+        wchan=None if seen.call.get("wchan") in ("0", "") else seen.call.get("wchan"),
+        syscall=seen.call.get("syscall"),
+        switches=_sum([_integer(each.lines.get("voluntary_ctxt_switches")) for each in told]),
+        pending=reduce(or_, pending, 0),
+        states="".join(each.state for each in living),
     )
 
 
@@ -233,6 +252,11 @@ def _all_threads(masks: list[int | None]) -> int | None:
     """What every thread blocks; None where not one, or not each, could be read."""
     seen = [mask for mask in masks if mask is not None]
     return reduce(and_, seen) if seen and len(seen) == len(masks) else None
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    known = [each for each in numbers if each is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
 
 
 def _octal(lines: dict[int, Fields], fd: int) -> int | None:

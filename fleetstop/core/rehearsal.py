@@ -28,9 +28,10 @@ from fleetstop.core.ladder import (
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.process import ProcessId, ProcessTree
+from fleetstop.core.progress import Progress
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Consent, Send, Skip, WatchOn, requests
-from fleetstop.core.verdict import Judged, Look, judge
+from fleetstop.core.verdict import Judged, Look, follow, judge
 
 CHECKPOINTS = "/ck"
 MATCH = Match(script="train.py")
@@ -288,11 +289,13 @@ class _Play:
         self.steps: list[tuple[float, Step]] = []
         self.looks: list[tuple[float, Judged]] = []
         self.before: Look | None = None
+        self.progress: Progress | None = None
 
     def turn(self) -> End | None:
         """One look, and all that the ladder wants done about it."""
         world = self.world
         look = world.look(trains_on=self.ladder.touched and world.shrugged)
+        self.progress = follow(self.progress, look, self.ladder.family)
         judged = judge(
             self.before,
             look,
@@ -300,6 +303,7 @@ class _Play:
             stop_signals=self.signals,
             checkpoints=self.checkpoints,
             heard=self.ladder.marks,
+            progress=self.progress,
         )
         self.looks.append((world.now, judged))
         if (said := self.person.says(world.now)) is not None:

@@ -12,7 +12,7 @@ from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Does, Playbook, Rung
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
-from fleetstop.core.signals import Landing, worst
+from fleetstop.core.signals import Landing, has, worst
 
 __all__ = [
     "ASKS",
@@ -176,6 +176,8 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         return skip("the job is not found through a tmux session (match: tmux), so it has no pane")
     if not reached:
         return skip(f"nobody is left for it ({to})")
+    if signal == "KILL" and not (reached := _unkilled(reached, here.tree)):
+        return skip("KILL is pending on it already and nothing acts; a second one does no more")
     if any(kin.id.pid <= 1 or kin.pid <= 1 for kin in reached):
         return skip("it would reach PID 1, which is never signalled")
     earlier = _heard_earlier(to, reached, rung, here)
@@ -213,6 +215,11 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     )
 
 
+def _unkilled(reached: tuple[Kin, ...], tree: ProcessTree) -> tuple[Kin, ...]:
+    """Without those for whom KILL waits already: in D nothing hastens it."""
+    return tuple(kin for kin in reached if not has(tree.processes[kin.id.pid].pending, "KILL"))
+
+
 def asked_for(consent: Consent, terms: Terms) -> bool:
     """Whether what may lose work takes a yes at the moment it is sent."""
     return consent == "absent" and terms.asks and not terms.limited
@@ -243,7 +250,7 @@ def _lands(
     if signal == "KILL":
         return how, None
     if traced := [
-        f"{kin.pid} (by host PID {p.tracer or 'unseen'})" for kin, p in seen if p.state == "t"
+        f"{kin.pid} (by {here.tree.called(p.tracer)})" for kin, p in seen if p.state == "t"
     ]:
         return how, f"held by a tracer: {', '.join(traced)}; it would only wait there"
     return how, _unheard(signal, how, seen) if how in ("ignored", "blocked") else None

@@ -50,6 +50,12 @@ def has(mask: int, signal: str) -> bool:
     return bool(mask >> (NUMBERS[signal] - 1) & 1)
 
 
+def named(mask: int) -> tuple[str, ...]:
+    """The signals of a mask by name, by number where we have none for it."""
+    names = {number: name for name, number in (*NUMBERS.items(), ("STOP", 19), ("CONT", 18))}
+    return tuple(names.get(bit + 1, str(bit + 1)) for bit in range(64) if mask >> bit & 1)
+
+
 def landing(masks: Masks, signal: str, *, namespace_init: bool = False) -> Landing:
     """How `signal` would land on a process with these masks now.
 

@@ -6,11 +6,20 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
+from fleetstop.core import evidence as told
+from fleetstop.core import progress as trails
+from fleetstop.core.evidence import deafness
 from fleetstop.core.family import Family, Kin
+from fleetstop.core.joblog import LogTail
+from fleetstop.core.marks import Mark
+from fleetstop.core.motion import Motion, moved
 from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.progress import Progress
+from fleetstop.core.ranks import diverged
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.saving import saves_of
-from fleetstop.core.signals import has
+
+__all__ = ["ORDER", "Judged", "Look", "Mark", "Verdict", "follow", "judge", "standing_still"]
 
 Verdict: TypeAlias = Literal[
     "unknown",
@@ -28,7 +37,15 @@ Verdict: TypeAlias = Literal[
 ]
 # Worst first; the order is part of the contract.
 ORDER: tuple[str, ...] = get_args(Verdict)
-_MIB = 1024
+WINDOW_S = 60.0
+"""So long nothing may move, by any measure, before a job is called stalled."""
+OLD_LOG_S = 300.0
+"""A log as old as this is a witness of its own: then a second without a move is enough."""
+SHORT_S = 0.9
+STUCK_S = 1.0
+"""So long KILL is pending and nothing acts before that is called uninterruptible."""
+EXITING_S = 10.0
+"""The same for one on its way out: returning hundreds of gigabytes takes the driver its time."""
 
 
 class Look(Struct, frozen=True):
@@ -36,6 +53,7 @@ class Look(Struct, frozen=True):
     appeared since the look before, None where none are declared; `files_unseen`: why
     they could not be listed. `temporary`: fresh ones whose final name is missing. `real`:
     the checkpoint directory with its links resolved, which is how open files are named.
+    `log` None: none is declared or readable.
     `risk` None: no checkpoints are declared, or they could not be looked at."""
 
     at: float
@@ -47,18 +65,13 @@ class Look(Struct, frozen=True):
     files_unseen: str | None = None
     trains_on: bool = False
     risk: AtRisk | None = None
-
-
-class Mark(Struct, frozen=True):
-    """A trainer as it was when it heard a signal."""
-
-    ignored: int
-    ticks: int
+    log: LogTail | None = None
 
 
 class Judged(Struct, frozen=True):
     """`saving` None: it could not be seen, so it may be. `written`: a measure that only grows
-    while a save moves. The three `moves_` compare with the look before."""
+    while a save moves. The three `moves_` compare with the look before. `findings`: sentences
+    worth telling whatever the verdict."""
 
     verdict: Verdict
     evidence: tuple[str, ...]
@@ -71,6 +84,26 @@ class Judged(Struct, frozen=True):
     moves_memory: bool = False
     moves_bytes: bool = False
     trains_on: bool = False
+    findings: tuple[str, ...] = ()
+
+
+def follow(before: Progress | None, look: Look, family: Family) -> Progress:
+    """The memory of all looks so far, for `judge`."""
+    moved = bool(look.changed)
+    return trails.follow(before, look.tree, look.at, family, files_moved=moved)
+
+
+def standing_still(progress: Progress, look: Look, family: Family) -> bool:
+    """Whether a trainer did nothing yet, so that a longer look is worth its time."""
+    alive = [kin for kin in family.members if kin.id in progress.trails]
+    stuck = any(progress.trails[kin.id].stuck_since is not None for kin in alive)
+    return stuck or any(
+        trails.quiet_s(progress, look.tree, family, kin) > 0 for kin in alive if _trains(kin)
+    )
+
+
+def _trains(kin: Kin) -> bool:
+    return kin.role == "trainer"
 
 
 def judge(
@@ -81,24 +114,31 @@ def judge(
     stop_signals: tuple[str, ...],
     checkpoints: str | None,
     heard: dict[ProcessId, Mark] | None = None,
+    progress: Progress | None = None,
 ) -> Judged:
-    """`stop_signals`: what this job may be asked with; `heard`: who heard a signal of ours."""
+    """`stop_signals`: what this job may be asked with; `heard`: who heard a signal of ours;
+    `progress`: of all looks so far, this one too; by default of these two."""
     heard = heard or {}
+    if progress is None:
+        progress = follow(follow(None, before, family) if before else None, now, family)
     then = before.tree if before else None
     directories = tuple(each for each in (checkpoints, now.real) if each)
     saves, unseen = saves_of(
         then, now.tree, family, directories, now.changed, now.temporary, now.risk
     )
     unseen += [now.files_unseen] if now.files_unseen else []
-    motion = _motion(before, now, family)
+    motion = moved(then, now.tree, family, now.at - before.at if before else 0.0)
+    seen = _Seen(now, family, motion, progress, stop_signals)
     said: dict[ProcessId, Verdict] = {}
     evidence: dict[ProcessId, tuple[str, ...]] = {}
     for kin in family.members:
         writer = any(save.pid == kin.pid for save in saves)
-        word, why = _member(kin, now, stop_signals, heard.get(kin.id), motion, writer)
+        word, why = _member(kin, seen, heard.get(kin.id), writer)
         said[kin.id], evidence[kin.id] = word, why
     worst = _overall(family, said, bool(saves))
-    reasons = [why for kin in family.members if said[kin.id] == worst for why in evidence[kin.id]]
+    reasons = told.alike(
+        [why for kin in family.members if said[kin.id] == worst for why in evidence[kin.id]]
+    )
     if worst == "saving" or not reasons:
         reasons = [save.text for save in saves] or reasons
     return Judged(
@@ -113,6 +153,7 @@ def judge(
         moves_memory=motion.memory,
         moves_bytes=motion.bytes,
         trains_on=now.trains_on,
+        findings=_findings(said, seen),
     )
 
 
@@ -126,74 +167,72 @@ def _overall(family: Family, said: dict[ProcessId, Verdict], saving: bool) -> Ve
     return min(words, key=ORDER.index, default="gone")
 
 
-class _Motion(Struct, frozen=True):
-    cpu: bool
-    memory: bool
-    bytes: bool
-    written: int
-    percent: float | None
+class _Seen(Struct, frozen=True):
+    """What all members are judged by."""
 
-
-def _motion(before: Look | None, now: Look, family: Family) -> _Motion:
-    """What moved between two looks, over all living members together."""
-    ticks = rss = written = 0
-    for kin in family.members:
-        new = now.tree.get(kin.id)
-        old = before.tree.get(kin.id) if before else None
-        if new is None or old is None:
-            continue
-        ticks += max(0, new.ticks - old.ticks)
-        rss += max(0, new.rss_kib - old.rss_kib)
-        written += max(0, (_written(new) or 0) - (_written(old) or 0))
-    span = now.at - before.at if before else 0.0
-    percent = 100.0 * ticks / now.tree.hz / span if span > 0 else None
-    return _Motion(
-        cpu=ticks > 0, memory=rss >= _MIB, bytes=written >= 65536, written=written, percent=percent
-    )
-
-
-def _written(process: Process) -> int | None:
-    return process.detail.written if process.detail else None
+    now: Look
+    family: Family
+    motion: Motion
+    progress: Progress
+    stop_signals: tuple[str, ...]
 
 
 def _member(
-    kin: Kin,
-    now: Look,
-    stop_signals: tuple[str, ...],
-    mark: Mark | None,
-    motion: _Motion,
-    writer: bool,
+    kin: Kin, seen: _Seen, mark: Mark | None, writer: bool
 ) -> tuple[Verdict, tuple[str, ...]]:
-    process = now.tree.get(kin.id)
+    now, process = seen.now, seen.now.tree.get(kin.id)
     if process is None:
         return "gone", (f"{kin.pid} is gone",)
     if process.zombie:
-        return "zombie", (f"{kin.pid} is dead; its parent {process.ppid} has not reaped it",)
+        return "zombie", (told.why_zombie(process, now.tree),)
     if now.frozen:
-        return "frozen", ("the container is frozen; signals wait until it is thawed",)
+        return "frozen", (told.why_frozen(),)
     if process.masks is None:
         return "unknown", (f"the signal masks of {kin.pid} could not be read",)
+    if (since := _stuck_s(kin, seen)) is not None:
+        return "uninterruptible", (told.why_uninterruptible(process, since),)
     if process.suspended:
-        return "suspended", (_why_suspended(kin, process),)
-    if mark is not None:
-        if writer:
-            return "saving", ()
-        if now.trains_on:
-            return "busy", ("new steps in the log after the signal: it trains on",)
-        if stopping := _stopping(kin, process, mark, motion):
-            return "stopping", stopping
-    elif kin.role == "trainer" and (why := deafness(process, stop_signals)):
+        return "suspended", (told.why_suspended(process, now.tree),)
+    if mark is None and _trains(kin) and (why := deafness(process, seen.stop_signals)):
         return "deaf", (f"{kin.pid} {why}",)
-    return ("saving", ()) if writer else ("busy", _busy(kin, motion))
+    if writer:
+        return "saving", ()
+    if mark is not None and (obeys := _obeys(kin, process, mark, seen)):
+        return obeys
+    account = told.taken(process, mark, now.tree.uptime) if mark else None
+    after = (account,) if account else ()
+    if why := diverged(kin, seen.progress, seen.now.tree, seen.family) or _stalled(
+        kin, process, seen
+    ):
+        return "stalled", (why, *after)
+    if process.headless and not after:
+        after = (told.headless(process),)
+    return "busy", (*_busy(kin, seen), *after)
 
 
-def _why_suspended(kin: Kin, process: Process) -> str:
-    if process.tracer:
-        return f"{kin.pid} is held by a tracer (host PID {process.tracer})"
-    return f"{kin.pid} is stopped (state {process.state}); signals wait until it continues"
+def _stuck_s(kin: Kin, seen: _Seen) -> float | None:
+    """For how long KILL has waited for it in vain; None where that is not so, or not yet."""
+    trail = seen.progress.trails.get(kin.id)
+    since = trail.stuck_since if trail is not None else None
+    waited = seen.progress.at - since if since is not None else 0.0
+    process = seen.now.tree.get(kin.id)
+    exiting = process is not None and process.exiting
+    return waited if waited >= (EXITING_S if exiting else STUCK_S) else None
 
 
-def _stopping(kin: Kin, process: Process, mark: Mark, motion: _Motion) -> tuple[str, ...]:
+def _obeys(
+    kin: Kin, process: Process, mark: Mark, seen: _Seen
+) -> tuple[Verdict, tuple[str, ...]] | None:
+    """It heard a signal, and something of it moves."""
+    if seen.now.trains_on:
+        return "busy", ("new steps in the log after the signal: it trains on",)
+    if stopping := _stopping(kin, process, mark, seen.motion):
+        account = told.taken(process, mark, seen.now.tree.uptime)
+        return "stopping", (*stopping, *((account,) if account else ()))
+    return None
+
+
+def _stopping(kin: Kin, process: Process, mark: Mark, motion: Motion) -> tuple[str, ...]:
     masks = process.masks
     if masks is not None and masks.ignored & ~mark.ignored & 0x4006:
         return (f"{kin.pid} now ignores what it heard before: it is shutting down",)
@@ -207,27 +246,35 @@ def _stopping(kin: Kin, process: Process, mark: Mark, motion: _Motion) -> tuple[
     return tuple(moved)
 
 
-def deafness(process: Process, stop_signals: tuple[str, ...]) -> str | None:
-    """Why no stop signal can ever work on it, or None where one is heard or all are fatal."""
-    landings = {signal: process.landing(signal) for signal in stop_signals}
-    if not landings or "heard" in landings.values() or None in landings.values():
+def _stalled(kin: Kin, process: Process, seen: _Seen) -> str | None:
+    """Nothing moved over the window; or for a moment, where the log is a witness of longer."""
+    if not _trains(kin) or seen.now.changed:
         return None
-    ignored = [signal for signal, how in landings.items() if how == "ignored"]
-    blocked = [signal for signal, how in landings.items() if how == "blocked"]
-    if ignored:
-        return f"ignores {' and '.join(ignored)} (SigIgn){_background(process)}"
-    return f"blocks {' and '.join(blocked)} in every thread (SigBlk)" if blocked else None
+    quiet = trails.quiet_s(seen.progress, seen.now.tree, seen.family, kin)
+    log = seen.now.log
+    files = seen.progress.at - seen.progress.files_since
+    long = quiet >= WINDOW_S and files >= WINDOW_S and (log is None or log.age_s >= WINDOW_S)
+    short = quiet >= SHORT_S and log is not None and log.age_s >= OLD_LOG_S
+    if not (long or short):
+        return None
+    measures = trails.seen(seen.progress, kin)
+    return told.why_stalled(process, quiet, measures, log.age_s if log else None)
 
 
-def _background(process: Process) -> str:
-    """INT and QUIT ignored together: `&` in a non-interactive shell (POSIX sh 2.11)."""
-    masks = process.masks
-    if masks is not None and has(masks.ignored, "INT") and has(masks.ignored, "QUIT"):
-        return "; it was started with & from a non-interactive shell"
-    return ""
+def _findings(said: dict[ProcessId, Verdict], seen: _Seen) -> tuple[str, ...]:
+    waiting = [kin for kin in seen.family.trainers if said[kin.id] == "stalled"]
+    why = [diverged(kin, seen.progress, seen.now.tree, seen.family) for kin in waiting]
+    return tuple(told.alike([each for each in why if each]))
 
 
-def _busy(kin: Kin, motion: _Motion) -> tuple[str, ...]:
-    if motion.percent is None:
+def _busy(kin: Kin, seen: _Seen) -> tuple[str, ...]:
+    if seen.motion.percent is None:
         return ()
-    return (f"CPU {motion.percent:.0f} %",)
+    said = [f"CPU {seen.motion.percent:.0f} %"]
+    if _trains(kin):
+        quiet = trails.quiet_s(seen.progress, seen.now.tree, seen.family, kin)
+        if quiet >= SHORT_S:
+            said.append(told.no_sign(quiet, trails.seen(seen.progress, kin)))
+        if seen.now.log is not None and seen.now.log.age_s >= OLD_LOG_S:
+            said.append(f"the log has stood still for {told.span(seen.now.log.age_s)}")
+    return tuple(said)

@@ -34,6 +34,7 @@ _SHIPPED = (
     ("run.sh", "root/run.sh", 0o755),
     ("trainer.py", "root/train.py", 0o644),
     ("checkpoint_formats.py", "root/checkpoint_formats.py", 0o644),
+    ("stuck.py", "root/stuck.py", 0o644),
     ("monitor.py", "root/monitor.py", 0o644),
     ("monitor.py", "root/other.py", 0o644),
 )

@@ -156,7 +156,7 @@ def _still_running(outcome: Outcome, known: Known) -> str:
 def _training(outcome: Outcome, found: Located | None) -> bool:
     """It works, as far as was seen: by its verdict, or a deaf one by the age of its log."""
     if outcome.verdict == "busy":
-        return True
+        return not any(each.startswith("no sign of progress") for each in outcome.evidence)
     log = found.log if found else None
     fresh = log is not None and log.age_s is not None and log.age_s <= _TRAINING_LOG_S
     return fresh and outcome.verdict in (None, "deaf")
@@ -177,6 +177,8 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     ]
     if outcome.result in ("refused", "unclean", "unreachable"):
         lines += [Line("    ", redact.text(each)) for each in outcome.evidence]
+    if outcome.result == "still_running" and outcome.verdict != "deaf":
+        lines += [Line("    ", each) for each in naming.account(outcome.evidence)]
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):

@@ -128,3 +128,8 @@ def completeness(seen: CheckpointSeen) -> str:
         return "NOT complete"
     # of an unknown format nobody can tell more than that it is closed and stands still
     return "complete" if seen.known_format is not False else "complete by its looks"
+
+
+def account(evidence: Sequence[str]) -> list[str]:
+    """The sentences among the evidence; a bare CPU figure tells nobody anything."""
+    return [redact.text(each) for each in evidence if not each.startswith("CPU ")]

@@ -16,6 +16,9 @@ STILL_S = 60.0
 _NUMBER = re.compile(r"[\d.,]+( ?[KMGT]i?B(/s)?)?")
 # what comes and goes from look to look makes no new kind of hold
 _PASSING = re.compile(r", (?:growing\b|about [\d.]+ \w+ left)")
+_GRAVE = ("uninterruptible", "suspended", "stalled")
+# What became of our signal is worth a line whatever the verdict.
+_ACCOUNT = re.compile(r"\d+ took [A-Z]+ |[A-Z]+ is still pending|it trains on")
 _HOLDS = {
     "saving": ("saving: {}", "no signal until it is whole", "it would cut this checkpoint"),
     "stopping": ("moving since the signal: {}", "", "it is still stopping"),
@@ -38,6 +41,7 @@ class Chapter:
         self.released: e.GpusReleased | None = None
         self.looking = False
         self.watched: e.WatchedOn | None = None
+        self.accounts: set[str] = set()
 
     def since_found(self, at: str) -> float:
         return words.between(self.located.at, at) if self.located else 0.0
@@ -138,6 +142,9 @@ class Story:
                 head = self._timed(event.at, name, what, "? ")
                 blank = " " * len(head.lead)
                 return [head, *(Line(blank, each) for each in more)]
+            case e.Looked() if not self._verbose:
+                told = _account(event, chapter)
+                return [self._timed(event.at, name, text, "! ") for text in told]
             case e.GpusReleased():
                 chapter.released = event
                 return []
@@ -263,6 +270,17 @@ def _acted(event: e.Event, chapter: Chapter) -> str | None:
         case _:
             return None
     return text
+
+
+def _account(event: e.Looked, chapter: Chapter) -> list[str]:
+    """What a state rests on, each once: other numbers are no news."""
+    told = []
+    for text in event.evidence:
+        kind = _NUMBER.sub("#", text)
+        if kind not in chapter.accounts and (event.verdict in _GRAVE or _ACCOUNT.search(text)):
+            chapter.accounts.add(kind)
+            told.append(redact.text(text))
+    return told
 
 
 def _detail(event: e.Event) -> str | None:

@@ -169,8 +169,18 @@ def _details(found: e.Located, outcome: Outcome | None) -> list[Line]:
         lines.append(Line("  saves   ", naming.checkpoint(seen)))
     if _hears_nothing(found):
         lines.append(Line("  ! deaf  ", _deaf(found), "warn"))
+    lines += _verdict(found)
     texts = outcome.findings if outcome else ()
     return lines + [Line("  ! ", redact.text(each), "warn") for each in texts]
+
+
+def _verdict(found: e.Located) -> list[Line]:
+    """What its state rests on, where that is not plain; deafness has a line of its own."""
+    if found.verdict == "deaf":
+        return []
+    if found.verdict in ("busy", "saving", "stopping"):
+        return [Line("  seen    ", each) for each in naming.account(found.evidence)]
+    return [Line("  ! ", each, "warn") for each in naming.account(found.evidence)]
 
 
 def _tree(found: e.Located, *, threads: bool = True) -> str:
@@ -217,6 +227,7 @@ def _place(outcome: Outcome, trees: Sequence[e.Located], inventory: str | None) 
         state = f"{redact.safe(tree.verdict)}, stops on {_stops_on(tree)}"
         lines.append(Line("  ", f"{_tree(tree, threads=False)}   {gpus}"))
         lines.append(Line("    ", state, "warn" if _hears_nothing(tree) else "plain"))
+        lines += _verdict(tree)
     others = [each for each in outcome.findings if "unrelated trees match" not in each]
     lines += [Line("  ! ", redact.text(each), "warn") for each in others]
     script = _script(trees[0])

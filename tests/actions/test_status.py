@@ -221,3 +221,15 @@ def test_an_old_file_of_unknown_format_is_not_called_incomplete() -> None:
     seen = fresh.of(events.Located)[0].checkpoint
     assert seen is not None
     assert (seen.name, seen.complete) == ("new.h5", None)
+
+
+def test_one_that_does_nothing_is_looked_at_a_little_longer() -> None:
+    """A quarter of a second is no evidence; and even a second is too little to call it stalled."""
+    host = FakeHost()
+    a_job(host).idle = True
+    stage = Stage(host)
+    outcome = asyncio.run(status(stage.scope))
+    assert host.clock.slept == [0.25, 0.8]
+    assert outcome.verdict == "busy"
+    assert outcome.evidence[1].startswith("no sign of progress in 1")
+    assert outcome.evidence[1].endswith("too short to tell")

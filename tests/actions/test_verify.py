@@ -46,6 +46,8 @@ def test_a_trainer_that_was_started_again_is_seen() -> None:
         "unclean",
         "respawned: the job runs again as 50",
     )
+    assert outcome.verdict == "respawned"
+    assert outcome.evidence == ("it runs again as 50; by whom is not seen",)
     assert again.heard == []
 
 

@@ -110,6 +110,12 @@ class Bed:
         assert not alone or ran.pct_calls <= running.targets, ran.people
         return ran
 
+    def note(self, *cells: str) -> None:
+        """A row for SHOWN.md, where those are kept."""
+        if path := os.environ.get("FLEETSTOP_SHOWN"):
+            with Path(path).open("a") as file:
+                file.write(f"| {' | '.join(cells)} |\n")
+
     def _keep(self, ran: Ran) -> None:
         """For SHOWN.md: with FLEETSTOP_SHOWN=FILE each command's last words are kept there."""
         if path := os.environ.get("FLEETSTOP_SHOWN"):

@@ -206,7 +206,14 @@ def test_a_dead_leader_with_a_living_thread_still_runs(box: Bed) -> None:
     """Its cmdline is empty and its state Z: neither not running nor gone."""
     (box.lab.rootfs(box.vmid) / "root/headless.py").write_text(
         "import ctypes, threading, time\n"
-        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "stream = open('/workspace/last.pt', 'wb', buffering=0)\n"
+        "def save():\n"
+        "    while stream.tell() < 300:\n"
+        "        stream.write(b'x')\n"
+        "        time.sleep(0.05)\n"
+        "    stream.close()\n"
+        "    time.sleep(600)\n"
+        "threading.Thread(target=save).start()\n"
         "ctypes.CDLL(None).pthread_exit(None)\n"
     )
     text = "setsid -f python3 /root/headless.py >/dev/null 2>&1 </dev/null"
@@ -214,15 +221,16 @@ def test_a_dead_leader_with_a_living_thread_still_runs(box: Bed) -> None:
     until(lambda: "Z" in Path(f"/proc/{job.process.pid}/stat").read_text().split(")")[-1][:3])
     shown = box.run("status", box.name, "--script", "headless.py")
     assert shown.target["result"] == "running", shown.people
-    # its open files cannot be read, so it may be saving: the hold for that comes first
+    # its open files are seen through the thread that lives: it saves, and the KILL waits for that
     playbook = box.lab.root / f"short-{box.vmid}.yaml"
     playbook.write_text(
         "ladder: [{signal: KILL, to: tree, wait: 5s}]\nhold: {saving: 9s, stopping: 2s}\n"
     )
     ran = box.run("stop", box.name, "--script", "headless.py", "--force", "-p", str(playbook))
     assert ran.code == 0, ran.people
-    assert any(each["event"] == "holding" and each["why"] == "unseen" for each in ran.events)
+    assert any(each["event"] == "holding" and each["why"] == "saving" for each in ran.events)
     assert [name for name, _ in ran.signals] == ["KILL"]
+    assert (box.lab.rootfs(box.vmid) / "workspace/last.pt").stat().st_size == 300
 
 
 def _jobs(box: Bed, where: Path, jobs: str) -> Path:

@@ -411,6 +411,10 @@ def _closer(one: Process, directory: Path) -> None:
     assert one.detail.rank
     assert one.detail.written is not None
     assert one.detail.written >= 106
+    assert one.detail.read is not None
+    assert one.detail.switches is not None
+    assert len(one.detail.states) == 2
+    assert one.detail.syscall is not None
     files = {f.target: f for f in one.detail.files or ()}
     log, out = files[str(directory / "train.log")], files[str(directory / "model.tmp")]
     assert (log.writable_file, out.writable_file, out.pos) == (False, True, 100)
@@ -432,6 +436,22 @@ def test_a_leader_that_ended_before_its_other_thread(tmp_path: Path) -> None:
     assert one.detail is not None
     assert one.detail.blocked == TERM | 1 << (signal.SIGUSR1 - 1)
     assert one.detail.files is None
+
+
+def test_the_files_of_a_dead_leader_are_seen_through_a_living_thread(tmp_path: Path) -> None:
+    """A save of such a process must not be overlooked: it holds the same files."""
+    child = start(tmp_path, "half")
+    try:
+        while alive(child.pid).state != "Z":
+            pass
+        seen = parse_detail(probe(f"detail deep:{child.pid} 999999999"))
+    finally:
+        end(child)
+    one = seen[child.pid]
+    assert str(tmp_path / "model.tmp") in {f.target for f in one.files or () if f.writable_file}
+    assert (one.cwd, one.states[:1] in "SRD") == (str(tmp_path), True)
+    assert one.rank
+    assert one.switches is not None
 
 
 def test_a_zombie_of_our_own(tmp_path: Path) -> None:
@@ -643,3 +663,37 @@ def test_a_dead_leader_speaks_through_its_first_living_thread() -> None:
     )
     told = parse_argv(data.replace(b"/proc/7/task/7/cmdline:\n", b""))
     assert told == {7: ("python3", "train.py", "a\nb")}
+
+
+def test_where_a_main_thread_waits() -> None:
+    lines = [
+        b"/proc/10/task/10/status:State:\tS (sleeping)",
+        b"/proc/10/task/10/status:SigPnd:\t0000000000000000",
+        b"/proc/10/task/10/status:SigBlk:\t0000000000000002",
+        b"/proc/10/task/10/status:voluntary_ctxt_switches:\t7",
+        b"/proc/10/task/11/status:State:\tD (disk sleep)",
+        b"/proc/10/task/11/status:SigPnd:\t0000000000000100",
+        b"/proc/10/task/11/status:SigBlk:\t0000000000000006",
+        b"/proc/10/task/11/status:voluntary_ctxt_switches:\t900",
+        b"/proc/10/io:rchar: 5",
+        b"/proc/10/wchan:futex_do_wait",
+        b"/proc/10/syscall:202 0x7f 0x80",
+    ]
+    one = parse_detail(b"\n".join(lines))[10]
+    assert (one.wchan, one.syscall, one.switches, one.read) == ("futex_do_wait", "202", 7, 5)
+    assert (one.states, one.pending, one.blocked) == ("SD", 0x100, 2)
+
+
+def test_running_waits_nowhere_and_a_dead_leaders_threads_are_counted_together() -> None:
+    lines = [
+        b"/proc/10/task/10/status:State:\tZ (zombie)",
+        b"/proc/10/task/10/status:voluntary_ctxt_switches:\t7",
+        b"/proc/10/task/11/status:State:\tR (running)",
+        b"/proc/10/task/11/status:voluntary_ctxt_switches:\t900",
+        b"/proc/10/task/12/status:State:\tS (sleeping)",
+        b"/proc/10/task/12/status:voluntary_ctxt_switches:\t1",
+        b"/proc/10/task/11/wchan:0",
+        b"/proc/10/task/11/syscall:running",
+    ]
+    one = parse_detail(b"\n".join(lines))[10]
+    assert (one.wchan, one.syscall, one.switches, one.states) == (None, "running", 901, "RS")

@@ -110,6 +110,27 @@ def test_the_dead_are_no_recipients() -> None:
     assert "nobody is left" in found.reason
 
 
+def test_kill_is_not_repeated_where_one_waits_already() -> None:
+    """In D nothing hastens it. Who has not had it yet still gets it."""
+    world = job(POLITE, POLITE)
+    here = standing(world, consent="given")
+    tree = here.tree
+    waits = Masks(pending=1 << 8, blocked=None, ignored=0, caught=2)
+    stuck = {
+        pid: msgspec.structs.replace(tree.processes[pid], masks=waits, state="D")
+        for pid in (101, 102)
+    }
+    one = ProcessTree({**tree.processes, 101: stuck[101]}, 0.0)
+    found = may("KILL:tree/5", msgspec.structs.replace(here, tree=one))
+    assert isinstance(found, Send)
+    assert [kin.pid for kin in found.recipients] == [100, 102]
+    both = ProcessTree({**tree.processes, **stuck}, 0.0)
+    found = may("KILL/5", msgspec.structs.replace(here, tree=both))
+    assert isinstance(found, Skip)
+    assert "KILL is pending" in found.reason
+    assert not found.consent
+
+
 def test_a_pid_with_another_start_is_somebody_else() -> None:
     world = job(POLITE)
     family = world.family()

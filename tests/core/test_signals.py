@@ -18,6 +18,7 @@ from fleetstop.core.signals import (
     canonical,
     has,
     landing,
+    named,
     worst,
 )
 from tests.core.trees import process
@@ -160,3 +161,9 @@ def test_a_rung_counts_as_its_worst_landing() -> None:
         assert worst([each for each in mixed if each != "fatal"]) == "blocked"
     assert worst(["heard", "ignored"]) == "ignored"
     assert worst(["heard"]) == "heard"
+
+
+def test_a_mask_by_name() -> None:
+    assert named(0x102) == ("INT", "KILL")
+    assert named(1 << 16 | 1 << 14) == ("TERM", "17")
+    assert named(0) == ()

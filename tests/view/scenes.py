@@ -140,6 +140,25 @@ DEAF_TERM = "no handler; it would end the job at once, unsaved."
 NEEDS_FORCE = f"{DEAF_TERM} Needs --force"
 ENDED = "ended by TERM without a save, as agreed with --force; lost about 18 min (since step_41000)"
 
+STUCK = "26982 is in percpu_rwsem_wait; KILL pending for 31 s, and nothing acts"
+UNINTERRUPTIBLE: list[e.AnyEvent] = [
+    started(),
+    e.Connected(at=at("14:02:10"), target=T, host="pve1", seconds=0.21),
+    located(graceful=False, playbook="now"),
+    sent("14:02:11", "KILL", "fatal", to="tree", wait_s=30.0),
+    e.Looked(
+        at=at("14:02:13"),
+        target=T,
+        verdict="uninterruptible",
+        evidence=(STUCK.replace("31 s", "1.1 s"),),
+    ),
+    *finished(
+        "14:02:42", "still_running", seconds=32.0, verdict="uninterruptible", evidence=(STUCK,),
+        reason="it still runs after every rung that could be climbed",
+        signals=(r.SignalRecord("KILL", "tree", (26982,), "fatal", at("14:02:11")),),
+    ),
+]  # fmt: skip
+
 POLITE: list[e.AnyEvent] = [
     started(),
     e.Connected(at=at("14:02:10"), target=T, host="pve1", seconds=0.21),

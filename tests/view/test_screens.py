@@ -71,6 +71,7 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
         ],
         {},
     ),
+    "stop_uninterruptible": (s.UNINTERRUPTIBLE, {}),
     "stop_fault": (s.FAULT, {}),
     "stop_ranks": (s.RANKS, {}),
     "stop_refused": (s.REFUSED, {}),
@@ -109,6 +110,15 @@ def running(*trees: e.Located, **changes: Any) -> list[e.AnyEvent]:
     ]
 
 
+STALLED = (
+    "no progress by any measure: 26982 is in wchan futex_do_wait, syscall 202; CPU, memory, reads "
+    "and writes, context switches stood still for 1.1 s, the log for 14 min"
+)
+STUCK = s.STUCK
+NO_SIGN = (
+    "no sign of progress in 1.1 s (CPU, memory, reads and writes, context switches): too short "
+    "to tell"
+)
 ADHOC = "root@10.1.2.6/200"
 NAMELESS = s.located(target=ADHOC, job=None, playbook=None, host="10.1.2.6")
 OTHER = s.located(
@@ -122,6 +132,15 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
     "status_deaf": running(s.located(**s.DEAF)),
     "status_regular": running(s.located(checkpoint=s.REGULAR)),
     "status_half_done": running(s.located(checkpoint=s.HALF)),
+    "status_stalled": running(
+        s.located(
+            verdict="stalled",
+            evidence=(STALLED,),
+            log=msgspec.structs.replace(s.LOG, age_s=840.0),
+        )
+    ),
+    "status_uninterruptible": running(s.located(verdict="uninterruptible", evidence=(STUCK,))),
+    "status_undecided": running(s.located(evidence=("CPU 0 %", NO_SIGN))),
     "status_two_trees": running(
         s.located(), OTHER, findings=("2 unrelated trees match; stop would refuse",)
     ),

@@ -7,8 +7,8 @@ A second signal during a save ruins it, whatever the habit.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import hashlib
+import importlib
 import io
 import json
 import multiprocessing
@@ -67,12 +67,18 @@ def read_arguments(argv: list[str]) -> argparse.Namespace:
     add("--stop-file", type=Path, help="save and leave when this file appears")
     add("--listen", action="store_true", help="save and leave on a line `stop` at its terminal")
     add("--drain", action="store_true", help="a server: the first signal drains, a second ends it")
+    add("--stuck", default="", help="what its main thread comes to instead; see stuck.py")
     add("--stray-file", type=Path, help="keep this file open for writing, never write to it")
     return parser.parse_args(argv)
 
 
 def say(text: str) -> None:
     print(text, flush=True)
+
+
+def get_stuck(how: str) -> None:
+    """The file beside this one: loaded by those who need it, the others start faster."""
+    importlib.import_module("stuck").STUCK[how]()
 
 
 class Ranks:
@@ -91,7 +97,8 @@ class Ranks:
         self.meeting.mkdir(exist_ok=True)
         for rank in range(1, self.total):
             env = {**os.environ, "MASTER_PORT": str(os.getpid()), "WORLD_SIZE": str(self.total)}
-            env.update(RANK=str(rank), LOCAL_RANK=str(rank))
+            # as torchrun hands them out
+            env.update(RANK=str(rank), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(self.total))
             self.children.append(subprocess.Popen([sys.executable, "-u", *sys.argv], env=env))
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(self.total))
 
@@ -104,9 +111,7 @@ class Ranks:
         if self.total == 1 or not any(self.meeting.iterdir()):
             return
         time.sleep(0.25)
-        lock, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)
-        while True:
-            libc.pthread_mutex_lock(lock)
+        get_stuck("mutex")
 
     def meet(self, step: int) -> int:
         """Wait for every rank; returns the step all of them save as."""
@@ -272,6 +277,8 @@ class Training:
         saved_at = time.monotonic()
         while True:
             self.ranks.all_reduce()
+            if self.arguments.stuck:
+                get_stuck(self.arguments.stuck)
             self.compute()
             self.step += 1
             if self.ranks.rank == 0:

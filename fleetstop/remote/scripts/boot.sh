@@ -101,21 +101,29 @@ argv() {
   grep -sHa '' $files; [ $? -le 2 ]
 }
 
-# detail PID... : lines about threads, open files, I/O; then NUL records: link path, link text
+# detail PID... : lines about threads, open files, I/O, where it waits; then NUL records: link path,
+# link text. deep:PID is a dead leader, whose files and environment a living thread still shows
+# (in a second directory of the same threads: one is enough).
 detail() {
   [ $# -gt 0 ] || return 0
-  lines=; files=; links=; envs=
+  lines=; links=; envs=
   for p; do
-    lines="$lines /proc/$p/task/[0-9]*/status"
-    files="$files /proc/$p/fdinfo/[0-9]* /proc/$p/io"
-    links="$links /proc/$p/fd /proc/$p/cwd"
-    envs="$envs /proc/$p/environ"
+    case $p in
+      deep:*)
+        p=${p#deep:}; t=/proc/$p
+        for t in /proc/"$p"/task/[0-9]*; do [ "${t##*/}" = "$p" ] || break; done ;;
+      *) t=/proc/$p ;;
+    esac
+    lines="$lines /proc/$p/task/[0-9]*/status $t/fdinfo/[0-9]* /proc/$p/io $t/wchan $t/syscall"
+    links="$links $t/fd $t/cwd"
+    envs="$envs $t/environ"
   done
-  grep -sHaE '^(State|SigBlk|SigPnd):' $lines; [ $? -le 2 ] || return 9
-  grep -sHaE '^(pos:|flags:|wchar:)' $files; [ $? -le 2 ] || return 9
+  # wchan is one bare word, syscall `running` or numbers (proc(5)); nothing else here is
+  grep -sHaE '^(State:|SigBlk:|SigPnd:|voluntary_ctxt|pos:|flags:|[rw]char:|[A-Za-z0-9_.]+$|-?[0-9]+ 0x)' \
+    $lines; [ $? -le 2 ] || return 9
   printf '\n\0'
   find $links -maxdepth 1 -type l -printf '%p\0%l\0' 2>/dev/null
-  grep -sHazE '^(RANK|LOCAL_RANK|PWD)=' $envs; [ $? -le 2 ]
+  grep -sHazE '^(RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|PWD)=' $envs; [ $? -le 2 ]
 }
 
 # watch MS[/EVERY_MS] PID:START... : answers at once when one is no longer the same or dead, else after MS
