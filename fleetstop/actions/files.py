@@ -13,7 +13,7 @@ from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.joblog import LogTail
 from fleetstop.core.process import ProcessTree
-from fleetstop.errors import RemoteFailed
+from fleetstop.errors import FrameTimedOut, PrivilegeMissing, RemoteFailed
 
 # an older temporary file is a leftover, not a save
 FRESH_S = 60.0
@@ -51,7 +51,7 @@ class JobFiles:
             return FilesSeen()
         try:
             shell = await self._scope.place.inside()
-        except RemoteFailed as exc:
+        except (RemoteFailed, FrameTimedOut, PrivilegeMissing) as exc:
             self.latest = Unseen(str(exc))
             return FilesSeen(unseen=f"the container could not be entered: {exc}")
         if job.log is not None:

@@ -17,7 +17,7 @@ from fleetstop.core.joblog import LogTail
 from fleetstop.core.lineage import through_panes
 from fleetstop.core.matching import matches, needs_detail
 from fleetstop.core.process import ProcessTree
-from fleetstop.errors import RemoteFailed
+from fleetstop.errors import FrameTimedOut, PrivilegeMissing, RemoteFailed
 
 
 class Scene(Struct, frozen=True):
@@ -128,7 +128,12 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
     job = scope.target.job
     if job is None or (job.log is None and job.checkpoints is None):
         return {}
-    shell = await scope.place.inside()
+    try:
+        shell = await scope.place.inside()
+    except (RemoteFailed, FrameTimedOut, PrivilegeMissing) as exc:
+        # it cannot fork, say, or is out of memory: its processes are seen and signalled from the
+        # host all the same; what its files would prove stays unseen
+        return {"listing": Unseen(str(exc))} if job.checkpoints is not None else {}
     seen: dict[str, Any] = {}
     if job.log is not None:
         seen["log"] = await looks.log(shell, job.log)
