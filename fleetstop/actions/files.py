@@ -13,7 +13,6 @@ from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.joblog import LogTail
 from fleetstop.core.process import ProcessTree
-from fleetstop.errors import FrameTimedOut, PrivilegeMissing, RemoteFailed
 
 # an older temporary file is a leftover, not a save
 FRESH_S = 60.0
@@ -51,7 +50,7 @@ class JobFiles:
             return FilesSeen()
         try:
             shell = await self._scope.place.inside()
-        except (RemoteFailed, FrameTimedOut, PrivilegeMissing) as exc:
+        except looks.NOT_ENTERED as exc:
             # who writes a checkpoint is a member with the file open, and that is seen from outside:
             # one that cannot be entered is no reason to hold a signal, only to prove nothing
             self.latest = Unseen(str(exc))

@@ -17,13 +17,14 @@ from fleetstop.core.joblog import LogTail
 from fleetstop.core.lineage import through_panes
 from fleetstop.core.matching import matches, needs_detail
 from fleetstop.core.process import ProcessTree
-from fleetstop.errors import FrameTimedOut, PrivilegeMissing, RemoteFailed
+from fleetstop.errors import RemoteFailed
 
 
 class Scene(Struct, frozen=True):
     """What a place held at the first look. `running` False: the container is stopped.
 
     `listing` and `log` None: not declared; `gpus` Unseen: could not be asked.
+    `not_entered`: why the container's files could not be looked at at all.
     `remote_now` is the container's clock (seconds since the epoch) at the listing.
     """
 
@@ -39,6 +40,7 @@ class Scene(Struct, frozen=True):
     checkpoints_missing: bool = False
     newest: ckpt.Checkpoint | None = None
     newest_complete: bool | None = None
+    not_entered: str | None = None
 
 
 NOT_ASKED = Unseen("nvidia-smi was not asked")
@@ -130,10 +132,9 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
         return {}
     try:
         shell = await scope.place.inside()
-    except (RemoteFailed, FrameTimedOut, PrivilegeMissing) as exc:
-        # it cannot fork, say, or is out of memory: its processes are seen and signalled from the
-        # host all the same; what its files would prove stays unseen
-        return {"listing": Unseen(str(exc))} if job.checkpoints is not None else {}
+    except looks.NOT_ENTERED as exc:
+        unseen = {"listing": Unseen(str(exc))} if job.checkpoints is not None else {}
+        return {"not_entered": str(exc), **unseen}
     seen: dict[str, Any] = {}
     if job.log is not None:
         seen["log"] = await looks.log(shell, job.log)

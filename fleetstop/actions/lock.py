@@ -73,10 +73,10 @@ class Lock:
                 "remove what stands there; nothing is sent without it",
                 hint=f"as root on the host: chmod 1777 {place}",
             )
-        if status == 24:
+        if status == 24 and what == "read":
             return RemoteFailed(
                 f"a file of another user in {place} cannot be read: it may hold the lock, or say "
-                "that a signal was sent; nothing is sent",
+                "that a signal was sent; nothing is sent without it",
                 hint=f"look at it on the host: ls -la {place}",
             )
         return RemoteFailed(

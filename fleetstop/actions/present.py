@@ -66,11 +66,11 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
     found += _blind_spots(scope, scene)
     if job is None:
         return found
-    if isinstance(scene.listing, Unseen):
-        found.append(f"checkpoints: could not be looked at: {scene.listing.reason}")
+    if scene.not_entered is not None:
+        found.append(f"log and checkpoints could not be looked at: {scene.not_entered}")
     if job.checkpoints and scene.checkpoints_missing:
         found.append(f"checkpoints: {job.checkpoints} does not exist there (yet)")
-    if job.log and scene.log is None:
+    if job.log and scene.log is None and scene.not_entered is None:
         found.append(f"log: {job.log} could not be read there")
     if job.gpus and not isinstance(scene.gpus, Unseen):
         lacking = [str(index) for index in job.gpus if scene.gpus.at(index) is None]

@@ -15,7 +15,6 @@ from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Checkpoint, Listing
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.report import CheckpointRecord
-from fleetstop.errors import RemoteFailed
 
 
 class _End(Struct, frozen=True):
@@ -41,7 +40,7 @@ async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
         return _unseen(scope, climb, "the checkpoints could not be listed at the first look")
     try:
         end = await _at_rest(scope, scene.listing, climb, job.checkpoints)
-    except RemoteFailed as exc:
+    except looks.NOT_ENTERED as exc:
         return _unseen(scope, climb, str(exc))
     if isinstance(end, str):
         return _unseen(scope, climb, end)

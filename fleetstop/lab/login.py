@@ -28,8 +28,11 @@ class Login:
     def uid(self) -> int:
         return int(run_tool(["id", "-u", self.name]).stdout)
 
-    def allow(self, *commands: str) -> None:
-        """What `sudo -n` runs for it as root, each as sudoers spells it; none: nothing at all."""
+    def allow(self, *commands: str, found_in: Path | None = None) -> None:
+        """What `sudo -n` runs for it as root, each as sudoers spells it; none: nothing at all.
+
+        `found_in`: a directory that comes first in root's PATH then, as the lab's is at login.
+        """
         place = SUDOERS / self.name
         place.unlink(missing_ok=True)
         if not commands:
@@ -38,7 +41,10 @@ class Login:
             raise LabUnavailable("sudo is not installed: apt-get install sudo")
         # sudo leaves out files whose name holds a dot: written whole before it counts
         draft = SUDOERS / f"{self.name}.new"
-        draft.write_text(f"{self.name} ALL=(root) NOPASSWD: {', '.join(commands)}\n")
+        path = f"{found_in}:{_SBIN}:/usr/bin:/bin" if found_in else ""
+        lines = [f'Defaults:{self.name} secure_path="{path}"'] if found_in else []
+        lines.append(f"{self.name} ALL=(root) NOPASSWD: {', '.join(commands)}")
+        draft.write_text("\n".join(lines) + "\n")
         draft.chmod(0o440)
         done = run_tool(["visudo", "-cqf", str(draft)])
         if done.returncode != 0:
