@@ -183,6 +183,8 @@ class SitePlace:
             return DryShell(self._second.shell)
         if not self._opened:
             await self._enter(self._vmid)
+        elif self._no_way is not None and not self._opened[0].pid:
+            raise self._no_way  # it hung on its way in: there is no shell to be asked
         # what belongs to the container is only ever read by a stop
         return DryShell(self._opened[0].shell)
 

@@ -431,7 +431,7 @@ def test_a_container_that_can_be_entered_no_more_is_judged_by_open_files(
         host = FakeHost()
         trainer = a_job(host)
         trainer.files[7] = Open("/ck/periodic.pt", since=host.clock.now() - 0.1, rate=1e6)
-        host.later(3.0, lambda: trainer.files.pop(7, None))
+        host.later(3.0, lambda: trainer.files.__delitem__(7))
         stage = Stage(host)
         stage.world.entering = error("no pct") if when == "before" else None
         stage.world.host.after("claim", lambda _: setattr(stage.world, "entering", error("no pct")))
