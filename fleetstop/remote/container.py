@@ -26,6 +26,10 @@ _MISSING = re.compile(r"Configuration file '.*' does not exist")
 _STATUS = re.compile(r"^status: (\w+)", re.MULTILINE)
 
 
+class CannotEnter(RemoteFailed):
+    """It runs, and nothing can be started in it: no PIDs left, no memory, a dead disk."""
+
+
 class InsideShell:
     """A framed shell in the container; `attach` is its lxc-attach on the host, by identity
     (start 0: not known), `pid` and `start` its own by the container's numbers (0: never lived)."""
@@ -129,7 +133,7 @@ def explain(host: Host, vmid: int, said: str, status: int | None) -> CouldNotLoo
             f"{host.name}: {host.pct} was not found ({said or 'status 127'})",
             hint="name it in the inventory: hosts: NAME: {pct: /path/to/pct}",
         )
-    return RemoteFailed(f"{host.name}: pct could not enter container {vmid}: {said or status}")
+    return CannotEnter(f"{host.name}: pct could not enter container {vmid}: {said or status}")
 
 
 def frozen(host: Host, vmid: int) -> ContainerFrozen:

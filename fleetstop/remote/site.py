@@ -17,10 +17,16 @@ from fleetstop.errors import (
     FrameTimedOut,
     HostUnreachable,
     PrivilegeMissing,
-    RemoteFailed,
 )
 from fleetstop.ports import Shell
-from fleetstop.remote.container import InsideShell, enter, frozen, is_frozen, pct_status
+from fleetstop.remote.container import (
+    CannotEnter,
+    InsideShell,
+    enter,
+    frozen,
+    is_frozen,
+    pct_status,
+)
 from fleetstop.remote.dry_run import DryShell
 from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.rootless import Rootless
@@ -209,7 +215,7 @@ class SitePlace:
         way, opened = self.outside.shell, self._opened
         try:
             await enter(self._connection, self._site.host, vmid, way, opened, root=self.has_root)
-        except (RemoteFailed, FrameTimedOut, PrivilegeMissing) as exc:
+        except (CannotEnter, FrameTimedOut, PrivilegeMissing) as exc:
             self._no_way, self._no_way_at = exc, self._site.now()
             raise
 
