@@ -196,7 +196,7 @@ def test_status_sees_files_and_gpus(rootless: Rootless) -> None:
 def test_what_one_user_sent_root_does_not_repeat(rootless: Rootless) -> None:
     """A second INT would cut the save: the line of another user must count."""
     box = rootless.box
-    job = box.start("--save-seconds", "6")
+    job = box.start("--save-seconds", "6", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful", inventory=rootless.inventory())
     _until(lambda: "saving" in box.log(job))
     first.process.send_signal(signal.SIGINT)
@@ -212,7 +212,7 @@ def test_what_one_user_sent_root_does_not_repeat(rootless: Rootless) -> None:
 
 def test_what_root_sent_a_login_does_not_repeat(rootless: Rootless) -> None:
     box = rootless.box
-    job = box.start("--save-seconds", "6")
+    job = box.start("--save-seconds", "6", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful")
     _until(lambda: "saving" in box.log(job))
     first.process.send_signal(signal.SIGINT)
@@ -238,6 +238,27 @@ def test_two_logins_lock_each_other_out(rootless: Rootless) -> None:
         assert "is working on it" in ran.people
     assert box.finish(first, 60, alone=False).code == 0
     assert box.signals_seen(job) == 1
+
+
+def test_a_frozen_container_is_told_and_not_entered(rootless: Rootless) -> None:
+    box = rootless.box
+    job = box.start()
+    box.lab.freeze(box.vmid)
+    ran = rootless.run("stop", box.name, "--force")
+    assert (ran.code, ran.target["verdict"], ran.signals) == (4, "frozen", []), ran.people
+    assert ran.pct_calls == 0
+    box.lab.thaw(box.vmid)
+    assert lives(job)
+
+
+def test_a_plan_needs_the_same_and_changes_nothing(rootless: Rootless) -> None:
+    box = rootless.box
+    job = box.start()
+    ran = rootless.run("stop", box.name, "--force", "-n")
+    assert (ran.code, ran.target["result"]) == (0, "planned"), ran.people
+    assert next((e["signal"], e["would"]) for e in ran.target["plan"]) == ("INT", "send")
+    assert box.lock_files() == []
+    assert box.signals_seen(job) == 0
 
 
 def test_a_stopped_container_is_told(rootless: Rootless) -> None:
