@@ -196,9 +196,9 @@ def test_status_sees_files_and_gpus(rootless: Rootless) -> None:
 def test_what_one_user_sent_root_does_not_repeat(rootless: Rootless) -> None:
     """A second INT would cut the save: the line of another user must count."""
     box = rootless.box
-    job = box.start("--save-seconds", "6", "--save-memory-fraction", "0.8")
+    job = box.start("--save-seconds", "8", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful", inventory=rootless.inventory())
-    _until(lambda: "saving" in box.log(job))
+    _until(lambda: box.signals_seen(job))
     first.process.send_signal(signal.SIGINT)
     assert box.finish(first, 20).code == 130
     place = Path(f"/run/lock/fleetstop.{box.vmid}")
@@ -212,9 +212,9 @@ def test_what_one_user_sent_root_does_not_repeat(rootless: Rootless) -> None:
 
 def test_what_root_sent_a_login_does_not_repeat(rootless: Rootless) -> None:
     box = rootless.box
-    job = box.start("--save-seconds", "6", "--save-memory-fraction", "0.8")
+    job = box.start("--save-seconds", "8", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful")
-    _until(lambda: "saving" in box.log(job))
+    _until(lambda: box.signals_seen(job))
     first.process.send_signal(signal.SIGINT)
     assert box.finish(first, 20).code == 130
     again = rootless.run("stop", box.name, "--graceful")
