@@ -37,7 +37,10 @@ class Shell(Protocol):
 
 
 class Place(Protocol):
-    """Where a target lives: the host's shell as root, and the container's when needed.
+    """Where a target lives: the host's shell, and the container's when needed.
+
+    Without root on the host, what needs rights (open files, kill) goes through the container's
+    shell; whoever uses `host` does not notice.
 
     `inside()` opens the container's shell on first use (one `pct exec`) and raises
     ContainerFrozen instead of hanging; without a container it is the host's second shell.
@@ -62,6 +65,11 @@ class Place(Protocol):
 
     @property
     def ssh_connections(self) -> int: ...
+
+    @property
+    def without_root(self) -> str | None:
+        """Why there is no root on the host, a sentence; None where there is."""
+        ...
 
     async def inside(self) -> Shell: ...
 

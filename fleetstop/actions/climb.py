@@ -41,7 +41,13 @@ from fleetstop.core.redact import command
 from fleetstop.core.report import SignalRecord
 from fleetstop.core.rungs import Send, Skip, WatchOn, requests
 from fleetstop.core.verdict import Judged, Look, follow, judge
-from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
+from fleetstop.errors import (
+    ConnectionLost,
+    FrameTimedOut,
+    PrivilegeMissing,
+    Refused,
+    RemoteFailed,
+)
 
 _CHANGED_TRIES = 50
 _TORN_TRIES = 25
@@ -222,7 +228,7 @@ class Climb:
             finally:
                 self._after_interruption(send, task)
             raise
-        except (RemoteFailed, Refused):
+        except (RemoteFailed, Refused, PrivilegeMissing):
             raise  # said so itself: nothing went out
         except (ConnectionLost, FrameTimedOut):
             self._doubt(send, "the connection was lost just then")

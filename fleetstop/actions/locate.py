@@ -27,6 +27,7 @@ class Scene(Struct, frozen=True):
 
     `listing` and `log` None: not declared; `gpus` Unseen: could not be asked.
     `risk` and `coming`: see verdict.Look's `risk` and `temporary`; `kept` remembers what was read.
+    `not_entered`: why the container's files could not be looked at at all.
     `remote_now` is the container's clock (seconds since the epoch) at the listing.
     """
 
@@ -46,6 +47,7 @@ class Scene(Struct, frozen=True):
     risk: AtRisk | None = None
     coming: tuple[str, ...] = ()
     kept: Kept | None = None
+    not_entered: str | None = None
 
 
 NOT_ASKED = Unseen("nvidia-smi was not asked")
@@ -135,7 +137,11 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
     job = scope.target.job
     if job is None or (job.log is None and job.checkpoints is None):
         return {}
-    shell = await scope.place.inside()
+    try:
+        shell = await scope.place.inside()
+    except looks.NOT_ENTERED as exc:
+        unseen = {"listing": Unseen(str(exc))} if job.checkpoints is not None else {}
+        return {"not_entered": str(exc), **unseen}
     seen: dict[str, Any] = {}
     if job.log is not None:
         seen["log"] = await looks.log(shell, job.log)

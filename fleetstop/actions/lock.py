@@ -21,7 +21,7 @@ from fleetstop.core.ledger import (
 )
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.rungs import Send
-from fleetstop.errors import Refused, RemoteFailed
+from fleetstop.errors import PrivilegeMissing, Refused, RemoteFailed
 from fleetstop.ports import Clock, Shell
 
 STAMP_S = 5.0
@@ -69,7 +69,14 @@ class Lock:
         place = f"/run/lock/fleetstop.{self._where}"
         if status == 23:
             return RemoteFailed(
-                f"the lock directory {place} belongs to somebody else; nothing is sent without it",
+                f"the lock directory {place} is somebody else's and not sticky: anybody could "
+                "remove what stands there; nothing is sent without it",
+                hint=f"as root on the host: chmod 1777 {place}",
+            )
+        if status == 24 and what == "read":
+            return RemoteFailed(
+                f"a file of another user in {place} cannot be read: it may hold the lock, or say "
+                "that a signal was sent; nothing is sent without it",
                 hint=f"look at it on the host: ls -la {place}",
             )
         return RemoteFailed(
@@ -151,6 +158,11 @@ class Lock:
         text = answer.data.decode("ascii", "replace").strip()
         if answer.status in (10, 11, 12):
             return Answered(refused=f"changed just before the signal: {text}")
+        if answer.status == 14:
+            raise PrivilegeMissing(
+                f"{send.signal} was not sent: this login may not signal {_names(send)}",
+                hint="log in as root or as its owner, or allow `sudo -n sh`",
+            )
         if answer.status == 13:
             raise RemoteFailed(f"{send.signal} was not sent: the host took too long; look again")
         if answer.status != 0:

@@ -23,9 +23,12 @@ from fleetstop.core.procfs import (
     with_argv,
     with_detail,
 )
-from fleetstop.errors import CouldNotLook, FrameTimedOut, RemoteFailed
+from fleetstop.errors import CouldNotLook, FrameTimedOut, PrivilegeMissing, RemoteFailed
 from fleetstop.ports import Place, Shell
 
+NOT_ENTERED = (RemoteFailed, FrameTimedOut, PrivilegeMissing)
+"""How `inside()` fails where a container runs and cannot be entered. It may be unable to fork, or
+out of memory: its processes are seen and signalled from the host all the same."""
 NO_SUCH = 40
 """Status of `list`, `log`, `pidfile` for a path that is not there."""
 

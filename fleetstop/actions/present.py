@@ -69,17 +69,34 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
         process = scene.tree.processes.get(pid)
         name = f"{process.pid} ({process.comm})" if process is not None else f"host PID {pid}"
         found.append(f"{name} was skipped: its files in /proc hang")
+    found += _blind_spots(scope, scene)
     if job is None:
         return found
+    if scene.not_entered is not None:
+        found.append(f"log and checkpoints could not be looked at: {scene.not_entered}")
     if job.checkpoints and scene.checkpoints_missing:
         found.append(f"checkpoints: {job.checkpoints} does not exist there (yet)")
-    if job.log and scene.log is None:
+    if job.log and scene.log is None and scene.not_entered is None:
         found.append(f"log: {job.log} could not be read there")
     if job.gpus and not isinstance(scene.gpus, Unseen):
         lacking = [str(index) for index in job.gpus if scene.gpus.at(index) is None]
         if lacking:
             found.append(f"gpus: the host has no GPU {', '.join(lacking)}")
     return found
+
+
+def _blind_spots(scope: Scope, scene: Scene) -> list[str]:
+    """Whose open files could not be seen for want of root."""
+    why = scope.place.without_root
+    seen = (scene.tree.get(kin.id) for family in scene.found.families for kin in family.members)
+    blind = [
+        str(each.pid)
+        for each in seen
+        if each is not None and each.alive and (each.detail is None or each.detail.files is None)
+    ]
+    if why is None or not blind:
+        return []
+    return [f"open files and I/O of {', '.join(blind)} could not be seen: {why}"]
 
 
 def gpu_strangers(scene: Scene) -> str:

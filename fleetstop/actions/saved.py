@@ -19,7 +19,6 @@ from fleetstop.core.formats import Read
 from fleetstop.core.listing import spelled
 from fleetstop.core.report import CheckpointRecord
 from fleetstop.core.wholeness import usual_interval
-from fleetstop.errors import RemoteFailed
 
 _JUST_S = 2.0
 _MOST_TRIED = 20
@@ -52,7 +51,7 @@ async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
         return _unseen(scope, climb, "the checkpoints could not be listed at the first look")
     try:
         end = await _at_rest(scope, scene.listing, climb, job.checkpoints)
-    except RemoteFailed as exc:
+    except looks.NOT_ENTERED as exc:
         return _unseen(scope, climb, str(exc))
     if isinstance(end, str):
         return _unseen(scope, climb, end)

@@ -1,7 +1,8 @@
 """The lock and ledger directory's text into who holds it and what each trainer has heard.
 
 One file per run, written only by it. Lines: `header TEXT`, `stamp UPTIME`, `since UPTIME`,
-`send N SIGNAL LANDING UPTIME PID:START...`, `done UPTIME`. Times are the host's /proc/uptime.
+`send N SIGNAL LANDING UPTIME PID:START...`, `unsent N` (that signal was refused, in so many
+words, where it was to be sent), `done UPTIME`. Times are the host's /proc/uptime.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ def _run(name: str, lines: list[str]) -> RunFile:
             header, since, done = _decoded(rest), None, False
         elif word == "send":
             sends += _sent(name, rest.split())
+        elif word == "unsent":
+            sends = [each for each in sends if str(each.n) != rest]
         elif (at := _seconds(rest)) is not None:
             stamp = max(stamp, at)
             since = at if word == "since" and since is None else since

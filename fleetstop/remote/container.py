@@ -8,32 +8,54 @@ from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
 from fleetstop.core.procfs import parse_look
-from fleetstop.errors import ContainerFrozen, ContainerMissing, CouldNotLook, RemoteFailed
+from fleetstop.errors import (
+    ContainerFrozen,
+    ContainerMissing,
+    CouldNotLook,
+    PrivilegeMissing,
+    RemoteFailed,
+)
 from fleetstop.ports import Shell
 from fleetstop.remote.shell import FramedShell, ShellEnded, loader_words, quoted
 from fleetstop.remote.ssh import Connection
 
 ENTER_S = 20.0
+# sudo's own words, the shell's where there is no sudo, and pct's (pve-common RESTEnvironment.pm)
+_NO_RIGHTS = re.compile(r"^sudo: (?!.*command not found)|sudo: not found|please run as root", re.M)
 _MISSING = re.compile(r"Configuration file '.*' does not exist")
 _STATUS = re.compile(r"^status: (\w+)", re.MULTILINE)
 
 
+class CannotEnter(RemoteFailed):
+    """It runs, and nothing can be started in it: no PIDs left, no memory, a dead disk."""
+
+
 class InsideShell:
-    """A framed shell in the container; `attach` is its lxc-attach on the host, by identity."""
+    """A framed shell in the container; `attach` is its lxc-attach on the host, by identity
+    (start 0: not known), `pid` and `start` its own by the container's numbers (0: never lived)."""
 
     def __init__(self, shell: FramedShell, attach: ProcessId) -> None:
         self.shell = shell
         self.attach = attach
-        self.pid = 0
+        self.pid = self.start = 0
 
 
 async def enter(
-    connection: Connection, host: Host, vmid: int, outside: Shell, opened: list[InsideShell]
+    connection: Connection,
+    host: Host,
+    vmid: int,
+    outside: Shell,
+    opened: list[InsideShell],
+    *,
+    root: bool = True,
 ) -> InsideShell:
     """Opens the shell inside, and notes it in `opened` before anything can hang.
 
     The caller has made sure that the container is not frozen: lxc-attach would hang for good.
+    Without `root` it is `sudo -n PCT exec VMID -- …`, which a line in sudoers can allow.
     """
+    if not root:
+        return await _enter_by_sudo(connection, host, vmid, opened)
     # pct ends in exec(lxc-attach): the PID said here stays its PID (pve-container pct.pm exec)
     text = 'echo "hostpid=$$"; exec "$0" exec "$@"'
     words = ["/bin/sh", "-c", text, host.pct, str(vmid), "--", *loader_words()]
@@ -47,7 +69,7 @@ async def enter(
         found = tree.processes.get(pid) if tree else None
         inside = InsideShell(shell, found.id if found else ProcessId(pid, 0))
         opened.append(inside)
-        inside.pid = int((await shell.boot(ENTER_S))["pid"])
+        await _boot(inside)
     except ShellEnded as exc:
         if inside is not None:
             opened.remove(inside)  # it never came to life, and is over: the next one may
@@ -56,6 +78,27 @@ async def enter(
         if inside is None:
             channel.close()
         raise
+    return inside
+
+
+async def _boot(inside: InsideShell) -> None:
+    fields = await inside.shell.boot(ENTER_S)
+    inside.pid, inside.start = int(fields["pid"]), int(fields["start"])
+
+
+async def _enter_by_sudo(
+    connection: Connection, host: Host, vmid: int, opened: list[InsideShell]
+) -> InsideShell:
+    words = [host.pct, "exec", str(vmid), "--", *loader_words()]
+    sudo = [] if host.sudo == "never" else ["sudo", "-n"]
+    channel = await connection.open(quoted(["/bin/sh", "-c", f"exec {quoted([*sudo, *words])}"]))
+    inside = InsideShell(FramedShell(channel, f"{host.name}/{vmid}"), ProcessId(0, 0))
+    opened.append(inside)
+    try:
+        await _boot(inside)
+    except ShellEnded as exc:
+        opened.remove(inside)
+        raise explain(host, vmid, exc.said, exc.status) from exc
     return inside
 
 
@@ -80,12 +123,17 @@ def explain(host: Host, vmid: int, said: str, status: int | None) -> CouldNotLoo
         )
     if "not running" in said or "Failed to get init pid" in said:
         return RemoteFailed(f"container {vmid} on {host.name} is not running")
+    if _NO_RIGHTS.search(said):
+        return PrivilegeMissing(
+            f"{host.name}: container {vmid} could not be entered without root: {said}",
+            hint=f"in sudoers on {host.name}: LOGIN ALL=(root) NOPASSWD: {host.pct}",
+        )
     if "not found" in said or status == 127:
         return RemoteFailed(
             f"{host.name}: {host.pct} was not found ({said or 'status 127'})",
             hint="name it in the inventory: hosts: NAME: {pct: /path/to/pct}",
         )
-    return RemoteFailed(f"{host.name}: pct could not enter container {vmid}: {said or status}")
+    return CannotEnter(f"{host.name}: pct could not enter container {vmid}: {said or status}")
 
 
 def frozen(host: Host, vmid: int) -> ContainerFrozen:

@@ -11,14 +11,30 @@ from pathlib import Path
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
-from fleetstop.errors import ContainerFrozen, CouldNotLook, HostUnreachable
+from fleetstop.errors import (
+    ContainerFrozen,
+    CouldNotLook,
+    FrameTimedOut,
+    HostUnreachable,
+    PrivilegeMissing,
+)
 from fleetstop.ports import Shell
-from fleetstop.remote.container import InsideShell, enter, frozen, is_frozen, pct_status
+from fleetstop.remote.container import (
+    CannotEnter,
+    InsideShell,
+    enter,
+    frozen,
+    is_frozen,
+    pct_status,
+)
 from fleetstop.remote.dry_run import ASKS, DryShell
 from fleetstop.remote.host import HostShell, open_shell
+from fleetstop.remote.rootless import Rootless
+from fleetstop.remote.shell import FramedShell
 from fleetstop.remote.ssh import Connection, Tunnels, connect
 
 FAILED_S = 5.0
+NO_WAY_S = 60.0
 AT_ONCE = 3
 """Targets of one host worked on at once: two channels each stay under sshd's MaxSessions, and
 a pct call costs a core for up to a second."""
@@ -59,6 +75,9 @@ class Site:
                     raise
             return self._connection
 
+    def now(self) -> float:
+        return self._now()
+
     async def place(self, vmid: int | None, *, dry_run: bool) -> SitePlace:
         connection = await self.connection()
         return SitePlace(self, connection, await open_shell(connection, self.host), vmid, dry_run)
@@ -92,6 +111,9 @@ class SitePlace:
         self._dry = dry
         self._opened: list[InsideShell] = []
         self._second: HostShell | None = None
+        self._no_way: CouldNotLook | None = None
+        self._no_way_at = 0.0
+        self._rootless = Rootless(_Outside(self), self._rights)
         self._entering = asyncio.Lock()
         self.pct_calls = 0
 
@@ -109,15 +131,36 @@ class SitePlace:
 
     @property
     def host(self) -> Shell:
-        return DryShell(_Outside(self)) if self._dry else _Outside(self)
+        way = _Outside(self) if self._vmid is None or self.has_root else self._rootless
+        return DryShell(way) if self._dry else way
+
+    @property
+    def has_root(self) -> bool:
+        return self.outside.without_root is None
+
+    @property
+    def without_root(self) -> str | None:
+        return self.outside.without_root
 
     async def unstick(self) -> frozenset[int]:
+        if self._opened and self._opened[-1].shell.given_up and not self.has_root:
+            return await self._unstick_inside(self._opened[-1])
         old = self.outside
         self.outside = await open_shell(self._connection, self._site.host)
         words = (str(old.pid), str(old.start))
         answer = await self.outside.shell.run(Command("stuck", words))
         await self.outside.shell.run(Command("endtree", words))
         found = frozenset(int(pid) for pid in re.findall(rb"/proc/(\d+)/", answer.data))
+        self.hanging |= found
+        return found
+
+    async def _unstick_inside(self, old: InsideShell) -> frozenset[int]:
+        """The same in the container, where the files are read without root on the host."""
+        fresh, words = await self._rights(), (str(old.pid), str(old.start))
+        answer = await fresh.run(Command("stuck", words))
+        await fresh.run(Command("endtree", words))
+        inside = {int(pid) for pid in re.findall(rb"/proc/(\d+)/", answer.data)}
+        found = frozenset(out for out, pid in self._rootless.inner.items() if pid in inside)
         self.hanging |= found
         return found
 
@@ -145,18 +188,39 @@ class SitePlace:
                 self._second = await open_shell(self._connection, self._site.host)
             return self._only_asks(self._second.shell)
         if not self._opened:
-            # lxc-attach hangs for good in a frozen container, so look at the freezer first
-            if await self.is_frozen():
-                raise self.frozen_error()
-            self.pct_calls += 1
-            await enter(
-                self._connection, self._site.host, self._vmid, self.outside.shell, self._opened
-            )
+            await self._enter(self._vmid)
+        elif self._no_way is not None and not self._opened[0].pid:
+            raise self._no_way  # it hung on its way in: there is no shell to be asked
         return self._only_asks(self._opened[0].shell)
 
     def _only_asks(self, shell: Shell) -> Shell:
         """What belongs to the container is only ever read by a stop, its asks aside."""
         return DryShell(shell, frozenset() if self._dry else ASKS)
+
+    async def _rights(self) -> FramedShell:
+        """Root in the container: where the kill goes through without root on the host. A shell
+        that was lost in somebody's hanging files is replaced."""
+        assert self._vmid is not None
+        async with self._entering:
+            if not self._opened or self._opened[-1].shell.given_up:
+                await self._enter(self._vmid)
+            return self._opened[-1].shell
+
+    async def _enter(self, vmid: int) -> None:
+        """One `pct exec`. One that failed is not tried again at every look: it costs a core for
+        up to a second, and its time-out is longer than a look should take."""
+        if self._no_way is not None and self._site.now() - self._no_way_at < NO_WAY_S:
+            raise self._no_way
+        # lxc-attach hangs for good in a frozen container, so look at the freezer first
+        if await self.is_frozen():
+            raise self.frozen_error()
+        self.pct_calls += 1
+        way, opened = self.outside.shell, self._opened
+        try:
+            await enter(self._connection, self._site.host, vmid, way, opened, root=self.has_root)
+        except (CannotEnter, FrameTimedOut, PrivilegeMissing) as exc:
+            self._no_way, self._no_way_at = exc, self._site.now()
+            raise
 
     async def pct_status(self) -> str:
         """`running` or `stopped`; raises ContainerMissing."""
@@ -167,12 +231,19 @@ class SitePlace:
     async def close(self) -> None:
         """Leaves nothing behind: given-up shells are ended from the host, by identity."""
         stuck: list[ProcessId] = []
+        lost: list[ProcessId] = []
         for inside in self._opened:
             with contextlib.suppress(CouldNotLook):
                 await inside.shell.close()
             # known only now: one that still owed an answer is given up by closing it
             if inside.shell.given_up and inside.attach.start:
                 stuck.append(inside.attach)
+            elif inside.shell.given_up and inside.start:
+                lost.append(ProcessId(inside.pid, inside.start))
+        if lost:
+            with contextlib.suppress(CouldNotLook, TimeoutError):
+                async with asyncio.timeout(10.0):
+                    await self._end_inside(lost)
         outside = [each for each in (self.outside, self._second) if each is not None]
         for each in outside:
             with contextlib.suppress(CouldNotLook):
@@ -183,6 +254,26 @@ class SitePlace:
             with contextlib.suppress(CouldNotLook, TimeoutError):
                 async with asyncio.timeout(10.0):
                     await self._end(stuck)
+
+    async def _end_inside(self, lost: list[ProcessId]) -> None:
+        """Without root on the host only root in the container can end them; most end by
+        themselves, once their answer is out, and cost no `pct` then."""
+        left = [each for each in lost if await self._lingers(each)]
+        fresh = await self._rights() if left else None
+        for each in left:
+            assert fresh is not None
+            await fresh.run(Command("endtree", (str(each.pid), str(each.start))))
+        if fresh is not None:
+            await fresh.close()
+
+    async def _lingers(self, inside: ProcessId) -> bool:
+        """Whether our shell of this number in the container is there a second from now."""
+        outer = [out for out, pid in self._rootless.inner.items() if pid == inside.pid]
+        if len(outer) != 1:
+            return True
+        words = ("1000/50", f"{outer[0]}:{inside.start}")
+        answer = await self.outside.shell.run(Command("watch", words))
+        return answer.status != 0 or not answer.data.strip()
 
     async def _end(self, stuck: list[ProcessId]) -> None:
         """Through a fresh shell: the one that was used may be the one that hangs. A dry run

@@ -8,7 +8,13 @@ import pytest
 from fleetstop import events
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.playbook import Hold
-from fleetstop.errors import ConnectionLost, FleetstopError, FrameTimedOut, RemoteFailed
+from fleetstop.errors import (
+    ConnectionLost,
+    FleetstopError,
+    FrameTimedOut,
+    PrivilegeMissing,
+    RemoteFailed,
+)
 from tests.actions.stage import GENTLE, HARD, Stage, a_send, job, playbook, target, tree_of
 from tests.fakes.fake_host import FakeHost, Hook, Open, Proc, Trainer, a_job, nothing
 
@@ -413,18 +419,38 @@ def test_open_files_that_cannot_be_listed_hold_the_signal() -> None:
     asyncio.run(story())
 
 
-def test_a_container_that_can_be_entered_no_more_holds_the_signal_too() -> None:
+@pytest.mark.parametrize("error", [RemoteFailed, FrameTimedOut, PrivilegeMissing])
+@pytest.mark.parametrize("when", ["before", "later"])
+def test_a_container_that_can_be_entered_no_more_is_judged_by_open_files(
+    error: type[FleetstopError], when: str
+) -> None:
+    """It cannot fork, say. A save that is going on is seen from the host all the same, and an INT
+    into it would cut it; once it is whole the job is stopped, and what it saved is unseen."""
+
     async def story() -> None:
         host = FakeHost()
         trainer = a_job(host)
+        trainer.files[7] = Open("/ck/periodic.pt", since=host.clock.now() - 0.1, rate=1e6)
+        host.later(3.0, lambda: trainer.files.__delitem__(7))
         stage = Stage(host)
-        stage.world.host.after(
-            "claim", lambda _: setattr(stage.world, "entering", RemoteFailed("no pct"))
-        )
-        how = playbook("stop_signal/1m", lossless=True, hold=Hold(stopping_s=5.0))
-        outcome = await stage.stop(how)
-        assert (outcome.result, trainer.heard) == ("still_running", [])
-        assert "no pct" in stage.of(events.Holding)[0].evidence[0]
+        stage.world.entering = error("no pct") if when == "before" else None
+        stage.world.host.after("claim", lambda _: setattr(stage.world, "entering", error("no pct")))
+        begun = host.clock.now()
+        saved_at: list[float] = []
+        asked = trainer.on_signal
+
+        def hear(signal: str) -> None:
+            saved_at.append(host.clock.now() - begun)
+            assert asked is not None
+            asked(signal)
+
+        trainer.on_signal = hear
+        outcome = await stage.stop(GENTLE)
+        assert trainer.heard == ["INT"]
+        assert saved_at[0] >= 3.0
+        assert outcome.result == "unclean"
+        assert "save_unseen" in (outcome.reason or "")
+        assert "no pct" in " ".join(outcome.findings) + (outcome.reason or "")
 
     asyncio.run(story())
 

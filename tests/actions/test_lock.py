@@ -189,9 +189,11 @@ def test_what_could_not_be_noted_was_not_sent(status: int, text: str) -> None:
     [
         ("claim", 20, "could not be written (status 20)"),
         ("claim", 21, "could not be written (status 21)"),
-        ("claim", 23, "belongs to somebody else"),
+        ("claim", 23, "not sticky"),
+        ("claim", 24, "could not be written (status 24)"),
         ("ledger", 21, "could not be read (status 21)"),
-        ("ledger", 23, "belongs to somebody else"),
+        ("ledger", 23, "not sticky"),
+        ("ledger", 24, "file of another user"),
         ("ledger", 9, "could not be read (status 9)"),
     ],
 )

@@ -43,14 +43,11 @@ def test_an_ask_is_noted_like_a_signal_and_nobody_is_killed(
     play(kind, story)
 
 
-def test_no_signal_can_be_noted_and_no_ask_be_sent(
-    kind: str, started: Started, target: str
-) -> None:
+def test_no_ask_can_be_sent_as_a_signal(kind: str, started: Started, target: str) -> None:
     async def story(local: LocalShell) -> None:
         job = started.sleeper()
         await ask(local, "claim", target, "run", "me")
         before = verbs.ledger_text(target)
-        assert (await note(local, target, "TERM", who(job)))[0] == 2
         assert (await verbs.send(local, target, "RUN", who(job))).status == 2
         assert (await note(local, target, "RUN", who(job), dead(started)))[0] == 10
         gone = ProcessId(job.pid, who(job).start + 1)

@@ -581,6 +581,143 @@ def test_a_full_disk_means_no_signal(
     play(kind, story)
 
 
+def test_a_noted_signal_is_not_sent_and_a_strike_is_not_noted(
+    kind: str, started: Started, target: str
+) -> None:
+    """The two halves of a send, for where the one who may write the line may not kill."""
+
+    async def story(local: LocalShell) -> None:
+        job, other = started.sleeper(), started.sleeper()
+        await ask(local, "claim", target, "run", "me")
+        head = (target, "run", "7@999999999", "TERM", "heard", "-", "host")
+        words = (str(job.pid), str(who(job).start), "-", "-")
+        assert (await ask(local, "note", *head, *words)).status == 0
+        assert still_runs(job)
+        noted = ledger_text(target)
+        assert noted.splitlines()[-1].split()[:4] == ["send", "7", "TERM", "heard"]
+        clock = (await ask(local, "clock")).data.removeprefix(b"uptime:")
+        late = str(int(float(clock)) - 1)
+        latest = str(int(float(clock)) + 8)
+        changed = (str(other.pid), str(who(other).start + 1), "-", "-")
+        assert (await ask(local, "strike", late, "TERM", "-", *words)).status == 13
+        assert (await ask(local, "strike", latest, "TERM", "-", *words, *changed)).status == 10
+        assert (await ask(local, "strike", latest, "TERM", "-", *words[:2], "ff", "-")).status == 12
+        for bad in ("0", "1", "-1", f"-{job.pid}"):
+            assert (await ask(local, "strike", latest, "TERM", "-", bad, "1", "-", "-")).status == 2
+        assert still_runs(job, other)
+        answer = await ask(local, "strike", latest, "TERM", "-", *words)
+        assert (answer.status, answer.data.split()[-1]) == (0, b"0")
+        assert job.wait(5) == -signal.SIGTERM
+        assert ledger_text(target) == noted
+        assert (await ask(local, "unsent", target, "run", "7")).status == 0
+        assert (await ledger(local, target)).runs[0].sends == ()
+
+    play(kind, story)
+
+
+def as_nobody(*before: str) -> list[str]:
+    drop = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
+    return [*before, *drop]
+
+
+async def as_other(kind: str, story: Story, *before: str) -> None:
+    async with local_shell(kind, before=as_nobody(*before)) as local:
+        await asyncio.wait_for(story(local), 40)
+
+
+@pytest.mark.bed
+def test_who_may_not_signal_leaves_no_line(
+    kind: str, started: Started, target: str, bed: None
+) -> None:
+    """A line without its signal would cost the job the only INT it will hear."""
+
+    async def story(local: LocalShell) -> None:
+        job = started.sleeper()
+        assert (await ask(local, "claim", target, "run", "me")).status == 0
+        before = ledger_text(target)
+        answer = await send(local, target, "TERM", who(job))
+        assert (answer.status, answer.data) == (14, f"{job.pid}\n".encode())
+        assert still_runs(job)
+        assert ledger_text(target) == before
+
+    asyncio.run(as_other(kind, story))
+
+
+@pytest.mark.bed
+def test_users_of_one_directory_believe_each_other(
+    kind: str, started: Started, target: str, bed: None
+) -> None:
+    place = LOCKS / f"fleetstop.{target}"
+
+    async def theirs(local: LocalShell) -> None:
+        assert (await ask(local, "claim", target, "theirs", "them")).status == 0
+        now = await ledger(local, target)
+        assert {each.run for each in now.runs} == {"theirs"}
+        (place / "private").write_text("header x\n")
+        (place / "private").chmod(0o600)
+        assert (await ask(local, "ledger", target)).status == 24
+        (place / "private").unlink()
+
+    async def ours(local: LocalShell) -> None:
+        # a dry run, or a status, changes nothing
+        assert {each.run for each in (await ledger(local, target)).runs} == {"theirs"}
+        assert place.stat().st_uid == 65534
+        assert (await ask(local, "claim", target, "ours", "us")).status == 0
+        # root does not rest on a directory whose owner could remove its lines
+        assert (place.stat().st_uid, place.stat().st_mode & 0o7777) == (0, 0o1777)
+        assert {each.run for each in (await ledger(local, target)).runs} == {"theirs", "ours"}
+
+    async def again(local: LocalShell) -> None:
+        assert (await ask(local, "stamp", target, "theirs")).status == 0
+        assert (await ask(local, "stamp", target, "ours")).status == 20
+        assert (await ask(local, "claim", target, "ours", "them")).status == 20
+        assert (await ask(local, "forget", target, "ours", "theirs")).status == 0
+        assert [each.name for each in place.iterdir()] == ["ours"]
+
+    asyncio.run(as_other(kind, theirs))
+    play(kind, ours)
+    asyncio.run(as_other(kind, again))
+
+
+@pytest.mark.bed
+def test_a_directory_where_anybody_could_remove_our_lines_is_refused(
+    kind: str, started: Started, target: str, bed: None
+) -> None:
+    place = LOCKS / f"fleetstop.{target}"
+    place.mkdir()
+    place.chmod(0o777)
+
+    async def story(local: LocalShell) -> None:
+        assert (await ask(local, "claim", target, "run", "me")).status == 23
+        assert (await ask(local, "ledger", target)).status == 23
+        place.chmod(0o1777)
+        assert (await ask(local, "claim", target, "run", "me")).status == 0
+        job = started.run("sleep", "60")
+        place.chmod(0o777)
+        head = (target, "run", "1", "TERM", "heard", "-", "host")
+        words = (str(job.pid), str(who(job).start), "-", "-")
+        before = ledger_text(target)
+        assert (await ask(local, "note", *head, *words)).status == 20
+        assert ledger_text(target) == before
+
+    asyncio.run(as_other(kind, story))
+
+
+@pytest.mark.bed
+def test_a_proc_that_hides_other_people_is_told(kind: str, bed: None) -> None:
+    hide = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    before = ("unshare", "-m", "--propagation", "private", "sh", "-c", hide, "hide")
+    fields: dict[str, str] = {}
+
+    async def story(local: LocalShell) -> None:
+        fields.update(local.fields)
+
+    asyncio.run(as_other(kind, story, *before))
+    assert (fields["uid"], fields["hidden"]) == ("65534", "yes")
+    play(kind, story)
+    assert (fields["uid"], fields["hidden"]) == ("0", "")
+
+
 def test_a_wrapper_killed_first_starts_nothing_new(
     kind: str, started: Started, target: str, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ class FakePlace:
         self.ssh_connections = 1
         self.closed = False
         self.frozen = False
+        self.without_root: str | None = None
         self.status: str | FleetstopError = "running"
         self.entering: FleetstopError | None = None
         self.hanging: frozenset[int] = frozenset()

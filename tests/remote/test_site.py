@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import secrets
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,6 +26,7 @@ from fleetstop.errors import (
     RemoteFailed,
 )
 from fleetstop.lab import Lab
+from fleetstop.lab.login import Login, login
 from fleetstop.remote import container as container_module
 from fleetstop.remote.site import Site, SitePlace
 from fleetstop.remote.ssh import Tunnels
@@ -369,32 +368,82 @@ def test_a_cancelled_entry_leaves_nothing(lab: Lab, vmid: int) -> None:
 
 
 @pytest.fixture
-def user(lab: Lab) -> Iterator[str]:
+def someone(lab: Lab) -> Iterator[Login]:
     """A login without rights, for this test alone."""
-    if not shutil.which("useradd", path="/usr/sbin:/sbin"):
-        pytest.skip("useradd is not installed")
-    name = f"fs{secrets.token_hex(4)}"
-    add = ["/usr/sbin/useradd", "-M", "-N", "-d", "/nonexistent", "-s", "/bin/sh", "-p", "*", name]
-    done = subprocess.run(add, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"no user can be added here: {done.stderr.strip()}")
-    yield name
-    deadline = time.monotonic() + 10
-    # refused as long as sshd has a process of this login
-    while subprocess.run(["/usr/sbin/userdel", name], capture_output=True, check=False).returncode:
-        assert time.monotonic() < deadline, f"the user {name} is left behind"
-        time.sleep(0.1)
+    with login() as who:
+        yield who
 
 
-@pytest.mark.parametrize("sudo", ["auto", "never"])
-def test_a_login_without_root_is_told_what_to_do(lab: Lab, user: str, sudo: str) -> None:
+def as_login(lab: Lab, who: Login, vmid: int, story: Story, *, sudo: str = "auto") -> None:
+    play(lab, vmid, story, ssh=f"{who.name}@127.0.0.1", sudo=sudo)
+
+
+def test_a_login_without_root_is_told_what_to_do(lab: Lab, someone: Login) -> None:
     async def story() -> None:
-        site = Site(host_of(lab, ssh=f"{user}@127.0.0.1", sudo=sudo), Tunnels())
+        host = host_of(lab, ssh=f"{someone.name}@127.0.0.1", sudo="always")
+        site = Site(host, Tunnels())
         try:
             with pytest.raises(PrivilegeMissing, match="root is needed") as caught:
                 await site.place(None, dry_run=False)
-            assert f"{user}@127.0.0.1" in caught.value.hint
+            assert f"{someone.name}@127.0.0.1" in caught.value.hint
         finally:
             await site.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("sudo", ["auto", "never"])
+def test_a_login_without_any_rights_looks_and_does_not_enter(
+    lab: Lab, someone: Login, vmid: int, sudo: str
+) -> None:
+    async def story(place: SitePlace) -> None:
+        assert "no root on lab1" in (place.without_root or "")
+        look = await place.host.run(Command("look", (f"lxc:{vmid}",)))
+        assert b"SigIgn" in look.data
+        with pytest.raises(PrivilegeMissing) as caught:
+            await place.inside()
+        assert str(lab.pct) in caught.value.hint
+        with pytest.raises(PrivilegeMissing):
+            await place.inside()
+        # one that cannot be entered costs one pct, not one at every look
+        assert place.pct_calls == 1
+        assert place.inside_pid is None
+
+    as_login(lab, someone, vmid, story, sudo=sudo)
+
+
+def test_a_dry_run_without_root_refuses_what_changes(lab: Lab, someone: Login, vmid: int) -> None:
+    someone.allow(str(lab.pct))
+
+    async def story(place: SitePlace) -> None:
+        for verb in ("claim", "send"):
+            with pytest.raises(Refused):
+                await place.host.run(Command(verb, (str(vmid),), changes=True))
+
+    async def whole() -> None:
+        name = f"{someone.name}@127.0.0.1"
+        async with opened(lab, vmid, dry_run=True, ssh=name) as place:
+            await asyncio.wait_for(story(place), 40)
+
+    asyncio.run(whole())
+
+
+def test_a_shell_lost_in_hanging_files_is_replaced_and_ended_inside(
+    lab: Lab, someone: Login, vmid: int
+) -> None:
+    """The kill goes through it: the next one must not wait for the first."""
+    someone.allow(str(lab.pct))
+
+    async def story(place: SitePlace) -> None:
+        inside = await place.inside()
+        lab.freeze(vmid)
+        with pytest.raises(FrameTimedOut):
+            await inside.run(Command("clock", deadline_s=0.3))
+        lab.thaw(vmid)
+        host = await place.host.run(Command("look", (f"lxc:{vmid}",)))
+        init = min(int(word) for word in host.data.split(b"/proc/")[1:2][0].split(b"/")[:1])
+        answer = await place.host.run(Command("detail", (str(init),)))
+        assert f"/proc/{init}/task/".encode() in answer.data
+        assert place.pct_calls == 2
+
+    as_login(lab, someone, vmid, story)

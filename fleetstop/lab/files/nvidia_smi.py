@@ -277,6 +277,9 @@ def answer(options: dict[str, str], knobs: Knobs) -> int:
 
 
 def main() -> int:
+    if os.geteuid() != 0:
+        # the driver tells everybody who holds what; the stand-in needs root to see open files
+        os.execvp("sudo", ["sudo", "-n", os.path.abspath(__file__), *sys.argv[1:]])  # noqa: S606
     options = {name: value for name, _, value in (word.partition("=") for word in sys.argv[1:])}
     known = {"--query-gpu", "--query-compute-apps", "--format", "-L", "--list-gpus"}
     knobs = Knobs()

@@ -60,8 +60,10 @@ hello() {
   set -- ${s##*)}; set +f
   # /proc/self is the process that opens it, and the redirection is ours: no fork in between
   uptime
-  printf 'pid=%s\nstart=%s\nuid=%s\nhz=%s\nuptime=%s\n' \
-    "${s%% *}" "${20}" "$(id -u)" "$(getconf CLK_TCK 2>/dev/null || echo 100)" "$up"
+  # hidepid (proc(5)): then other people's processes cannot even be counted
+  hidden=; [ -r /proc/1/stat ] || hidden=yes
+  printf 'pid=%s\nstart=%s\nuid=%s\nhz=%s\nuptime=%s\nhidden=%s\n' \
+    "${s%% *}" "${20}" "$(id -u)" "$(getconf CLK_TCK 2>/dev/null || echo 100)" "$up" "$hidden"
 }
 
 # look SCOPE|pids PID... : stat, cgroup and the wanted status lines of every process in it
@@ -143,18 +145,24 @@ watch() {
   done
 }
 
-# ledger files: one per run, written only by it; see core/ledger.py for what the lines mean
+# ledger files: one per run, written only by it; see core/ledger.py for what the lines mean.
+# Whoever comes first makes the directory (/run/lock is open to all), and others work in it too:
+# sticky, so that nobody but its owner could remove our lines. What strangers write there can make
+# us refuse or wait, never send. Root does not rest on a stranger's directory: it takes it over.
 ledgerdir() {
   case $1 in *[!0-9a-z]*|'') return 2 ;; esac
   d=$lockroot/fleetstop.$1
   [ -L "$d" ] && return 21
-  # anybody may make it before us (/run/lock is open to all): then its files are anybody's too
-  [ -d "$d" ] && { [ -O "$d" ] || return 23; return 0; }
-  [ "$2" = make ] || return 22
-  mkdir -p "$lockroot" && mkdir -m 1777 "$d" 2>/dev/null
+  [ -d "$d" ] || {
+    [ "$2" = make ] || return 22
+    mkdir -p "$lockroot" && mkdir -m 1777 "$d" 2>/dev/null
+  }
   [ -L "$d" ] && return 21
   [ -d "$d" ] || return 20
-  [ -O "$d" ] || return 23
+  [ -O "$d" ] && return 0
+  [ "$2" = make ] && chown -h 0:0 "$d" 2>/dev/null && [ ! -L "$d" ] && [ -O "$d" ] &&
+    chmod 1777 "$d" && return 0
+  [ -k "$d" ] || return 23
 }
 
 # runfile TARGET RUN : $f is there, and is a plain file
@@ -169,8 +177,16 @@ claim() { # target run header
   for again in again again last; do
     ledgerdir "$1" make || return
     f=$d/$2; uptime || return 20
+    if [ -e "$f" ] || [ -L "$f" ]; then
+      runfile "$1" "$2" && printf 'header %s\nstamp %s\n' "$3" "$up" >>"$f" && break
+    else
+      # O_EXCL: nobody can have put a link there. All must be able to read it: it is their lock too
+      umask 022; set -C
+      { printf 'header %s\nstamp %s\n' "$3" "$up" >"$f"; } 2>/dev/null; c=$?
+      set +C
+      [ $c = 0 ] && break
+    fi
     # a run that leaves may take the empty directory with it at this moment
-    { printf 'header %s\nstamp %s\n' "$3" "$up" >>"$f"; } 2>/dev/null && break
     [ $again = again ] || return 20
   done
   uptime || return 20
@@ -184,9 +200,14 @@ ledger() { # target
   uptime || return 9
   echo "uptime:$up"
   ledgerdir "$1"; case $? in 0) ;; 22) return 0 ;; *) return $? ;; esac
-  # anybody may write there: a FIFO would hang, a link would show another file, a stranger's
-  # file would hold the lock or say that a signal was sent
-  set --; for f in "$d"/*; do [ -f "$f" ] && [ ! -L "$f" ] && [ -O "$f" ] && set -- "$@" "$f"; done
+  # anybody may write there: a FIFO would hang, a link would show another file. A stranger's plain
+  # file is believed: that he holds the lock, that he has sent a signal; so it must be readable
+  set --
+  for f in "$d"/*; do
+    [ -f "$f" ] && [ ! -L "$f" ] || continue
+    [ -r "$f" ] || return 24
+    set -- "$@" "$f"
+  done
   [ $# -gt 0 ] || return 0
   grep -sHa '' "$@"
   [ $? -le 2 ]
@@ -206,34 +227,21 @@ forget() { # target run...
   ledgerdir "$1" || return
   shift
   for r; do case $r in */*|.*|'') return 2 ;; esac; done
-  for r; do rm -f "$d/$r"; done
+  for r; do rm -f "$d/$r" 2>/dev/null; done
   rmdir "$d" 2>/dev/null
   return 0
 }
 
-# send TARGET RUN N[@LATEST] SIGNAL LANDING CONT SCOPE {PID START IGN CGT}... ; - for a mask: any
-# LATEST: uptime in whole seconds. A shell that was stalled must not signal when its client has
-# given up and another run has the lock. All of them or none: every identity, membership and mask is checked, then the ledger line is
-# written, then one kill. No line written, no signal sent.
-send() { sends signal "$@"; }
-# note: the same line with the same checks for what is no signal (RUN, TOUCH, KEYS), and no kill
-note() { sends note "$@"; }
-sends() {
-  how=$1; shift
-  t=$1; r=$2; n=${3%@*}; sig=$4; land=$5; cont=$6; scope=$7
-  case $how$sig in
-    noteRUN|noteTOUCH|noteKEYS) ;;
-    note*|signalRUN|signalTOUCH|signalKEYS) return 2 ;;
-  esac
-  case $3 in *@*) latest=${3#*@} ;; *) latest= ;; esac
-  shift 7
+# check SCOPE|- {PID START IGN CGT}... -> $pids $ids; - for a mask: any; - for the scope: all is in it
+check() {
+  scope=$1; shift
   pids=; ids=
   while [ $# -ge 4 ]; do
     number "$1" || return 2
     same "$1" "$2"; c=$?
     [ $c = 0 ] || { echo "$1:$2 $c"; return 10; }
     [ -z "$dead" ] || { echo "$1:$2 $state"; return 10; }
-    belongs "$1" "$scope" || { echo "$1:$2 scope"; return 11; }
+    [ "$scope" = - ] || belongs "$1" "$scope" || { echo "$1:$2 scope"; return 11; }
     if [ "$3$4" != -- ]; then
       masks "$1"
       { [ "$3" = - ] || [ "$ign" = "$3" ]; } && { [ "$4" = - ] || [ "$cgt" = "$4" ]; } || {
@@ -243,15 +251,61 @@ sends() {
     pids="$pids $1"; ids="$ids $1:$2"; shift 4
   done
   [ -n "$pids" ] && [ $# = 0 ] || return 2
+}
+
+# note TARGET RUN N[@LATEST] SIGNAL LANDING CONT SCOPE {PID START IGN CGT}... : all of a send but
+# its kill, which another shell has the right to do; or for an ask that is none (RUN, TOUCH, KEYS). LATEST: uptime in whole seconds. A shell that
+# was stalled must not signal when its client has given up and another run has the lock.
+note() {
+  t=$1; r=$2; n=${3%@*}; sig=$4; land=$5; cont=$6; scope=$7
+  case $sig$verb in RUNsend|TOUCHsend|KEYSsend) return 2 ;; esac
+  case $3 in *@*) latest=${3#*@} ;; *) latest= ;; esac
+  shift 7
+  check "$scope" "$@" || return
+  [ "$verb" = note ] || may || return
   runfile "$t" "$r"; c=$?
   case $c in 0) ;; 21) return 21 ;; *) return 20 ;; esac
   uptime || return 20
   [ -z "$latest" ] || [ "${up%.*}" -le "$latest" ] || return 13
   printf 'send %s %s %s %s%s\n' "$n" "$sig" "$land" "$up" "$ids" >>"$f" || return 20
-  [ "$how" = signal ] || { echo "noted $up 0"; return 0; }
+  [ "$verb" = send ] || echo "noted $up 0"
+}
+
+# may -> 0 when we have the right to signal all of $pids
+may() {
+  for p in $pids; do
+    kill -0 "$p" 2>/dev/null || { echo "$p"; [ -e "/proc/$p" ] || return 10; return 14; }
+  done
+}
+
+# send, words as for note. All of them or none: every identity, membership and mask is checked,
+# then the ledger line is written, then one kill. No line written, no signal sent.
+send() {
+  note "$@" || return
+  strikes
+}
+
+strikes() {
   kill -s "$sig" $pids; k=$?
   [ "$cont" = cont ] && kill -s CONT $pids
   echo "sent $up $k"
+}
+
+# strike LATEST SIGNAL CONT {PID START IGN CGT}... : the kill of a noted send, in the container, by
+# its own numbers; LATEST by its own clock (see clock). The line stands already.
+strike() {
+  latest=$1; sig=$2; cont=$3; shift 3
+  check - "$@" && may || return
+  uptime || return 5
+  [ "${up%.*}" -le "$latest" ] || return 13
+  strikes
+}
+
+# clock : the uptime as this shell's /proc says it; lxcfs may say the container's own
+clock() { uptime && echo "uptime:$up"; }
+
+unsent() { # target run n : the kill of this line was refused, in so many words
+  runfile "$1" "$2" && printf 'unsent %s\n' "$3" >>"$f" || return 20
 }
 
 # children PID -> $kids, as PID:START
@@ -403,7 +457,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|stuck|endtree|frozen|gpus|list|ends|log|pidfile|panes|keys|run|ran)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|list|ends|log|pidfile|panes|keys|run|ran)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|touch) command eval '"${verb}_" "$@"' ;;
