@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from msgspec import Struct
+
 from fleetstop.config.rung import lossless_shape, read_rung, rung_shape
 from fleetstop.config.shape import (
     BOOLEAN,
@@ -47,10 +49,11 @@ def read_playbook(name: str, root: Spot, parents: Sequence[Spot] = ()) -> Playbo
     lossless = "lossless" in top and top["lossless"].boolean()
     probe = read_values(top["probe"].fields(_PROBE), _PROBE) if "probe" in top else {}
     verify = read_values(top["verify"].fields(_VERIFY), _VERIFY) if "verify" in top else {}
-    hold = _hold(top["hold"], lossless=lossless, root=root) if "hold" in top else Hold()
+    rules = _Rules(root, top["lossless"] if lossless else None)
+    hold = _hold(top["hold"], rules) if "hold" in top else Hold()
     return Playbook(
         name=name,
-        ladder=_ladder(top["ladder"], hold, lossless=lossless, root=root),
+        ladder=_ladder(top["ladder"], hold, rules),
         lossless=lossless,
         hold=hold,
         verify=Verify(
@@ -71,36 +74,49 @@ def extended(root: Spot) -> tuple[Spot, str] | None:
     return (top["extends"], top["extends"].text()) if "extends" in top else None
 
 
-def _ladder(spot: Spot, hold: Hold | None, *, lossless: bool, root: Spot) -> tuple[Rung, ...]:
+class _Rules(Struct, frozen=True):
+    """What is checked on the result of several files: the first of them, and where it, or one
+    that it extends, says `lossless: true`."""
+
+    root: Spot
+    promise: Spot | None
+
+    @property
+    def lossless(self) -> bool:
+        return self.promise is not None
+
+    def broken(self, spot: Spot, problem: str) -> BadConfig:
+        """A rule that two files break together names both."""
+        if spot.file != self.root.file:
+            problem += f" (as {plain(self.root.file)} extends it)"
+        elif self.promise is not None and self.promise.file != spot.file:
+            problem += f" (by {plain(self.promise.file)}:{self.promise.line}, which it extends)"
+        return spot.wrong(problem)
+
+
+def _ladder(spot: Spot, hold: Hold | None, rules: _Rules) -> tuple[Rung, ...]:
     spots = spot.items()
     rungs: list[Rung] = []
     for each in spots:
         rung = read_rung(each)
-        if reason := promise_problem(rung, hold) or (lossless and lossy_reason(rung)):
-            raise _in(root, each, reason)
+        if reason := promise_problem(rung, hold) or (rules.lossless and lossy_reason(rung)):
+            raise rules.broken(each, reason)
         rungs.append(rung)
     if not rungs:
         raise spot.wrong("needs at least one rung, like {signal: INT, to: trainers, wait: 3m}")
-    if problem := ladder_problem(tuple(rungs), lossless=lossless):
+    if problem := ladder_problem(tuple(rungs), lossless=rules.lossless):
         index, reason = problem
-        raise _in(root, spots[index], reason)
+        raise rules.broken(spots[index], reason)
     return tuple(rungs)
 
 
-def _in(root: Spot, spot: Spot, problem: str) -> BadConfig:
-    """A rule that was broken by two files together names both."""
-    if spot.file != root.file:
-        problem += f" (as {plain(root.file)} extends it)"
-    return spot.wrong(problem)
-
-
-def _hold(spot: Spot, *, lossless: bool, root: Spot) -> Hold | None:
+def _hold(spot: Spot, rules: _Rules) -> Hold | None:
     if isinstance(spot.node.value, str):
         if spot.node.value != "none":
             raise spot.wrong("must be a mapping of saving and stopping, or none")
-        if lossless:
+        if rules.lossless:
             problem = "a lossless playbook needs a hold: a signal can cut a save short"
-            raise _in(root, spot, problem)
+            raise rules.broken(spot, problem)
         return None
     given = read_values(spot.fields(_HOLD), _HOLD)
     usual = Hold()

@@ -506,11 +506,13 @@ def test_a_lossy_child_of_a_lossless_parent(tmp_path: Path) -> None:
     [
         (
             {"base": BASE, "mine": "extends: base\nladder: [{signal: KILL, to: tree, wait: 1}]\n"},
-            "mine.yaml:2: ladder[0]: KILL loses work, and this playbook is lossless",
+            "mine.yaml:2: ladder[0]: KILL loses work, and this playbook is lossless"
+            " (by base.yaml:1, which it extends)",
         ),
         (
             {"base": BASE, "mine": "extends: base\nhold: none\n"},
-            "mine.yaml:2: hold: a lossless playbook needs a hold: a signal can cut a save short",
+            "mine.yaml:2: hold: a lossless playbook needs a hold: a signal can cut a save short"
+            " (by base.yaml:1, which it extends)",
         ),
         (
             {
