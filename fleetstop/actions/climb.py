@@ -87,6 +87,8 @@ class Climb:
         self.trained_on = False
         self.doubts: list[str] = []
         self.signalled_at = self.watched_at = scene.at
+        # how long ago an earlier signal was sent is as of the ledger's reading, just now
+        self._read_at = scope.clock.now()
 
     @property
     def family(self) -> Family:
@@ -139,7 +141,7 @@ class Climb:
                 # what is new from here on came after the earlier run's signal
                 self.log_at_signal = self.log_at_signal or self.files.log
                 self.listing_at_signal = self.listing_at_signal or self.files.latest
-                self.watched_at = self._scope.clock.now()
+                self.watched_at = self._read_at
                 narrate(self._scope.teller, step)
             case Held():
                 self._tell_hold(step)
@@ -188,6 +190,7 @@ class Climb:
             return
         out = await self._out(send)
         if out.heard:
+            self._read_at = self._scope.clock.now()
             self.ladder = heard_meanwhile(self.ladder, out.heard)
         elif out.refused is not None:
             self._changed += 1
