@@ -10,8 +10,12 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import looks, refusals
 from fleetstop.actions.telling import Scope
-from fleetstop.core.consent import Choice, Question
+from fleetstop.core.consent import Choice, Question, Terms
 from fleetstop.core.family import Family
+from fleetstop.core.inventory import Job
+from fleetstop.core.playbook import Playbook
+from fleetstop.core.process import ProcessTree
+from fleetstop.core.requests import choose_stop_signal
 from fleetstop.ports import Choose, Confirm
 
 _BOTH = ("INT", "TERM")
@@ -93,6 +97,21 @@ class Asking:
             self._scope.teller.tell(
                 events.Answered, answer=answer, signal=told.signal, reason=reason
             )
+
+
+def terms_of(terms: Terms, job: Job | None, desk: Desk, dry_run: bool) -> Terms:
+    """`--after-checkpoint` alone means to lose no more than the job calls nothing; a dry run
+    asks nobody."""
+    if terms.after_checkpoint and terms.max_loss_s is None and job is not None:
+        terms = msgspec.structs.replace(terms, max_loss_s=job.max_loss_s)
+    return msgspec.structs.replace(terms, asks=desk.confirm is not None and not dry_run)
+
+
+def unsaid(family: Family, tree: ProcessTree, playbook: Playbook) -> str | None:
+    """The signal that makes it save, by what it hears; None: that takes somebody's word."""
+    asked = any(rung.signal == "stop_signal" for rung in playbook.ladder)
+    found = choose_stop_signal(family, tree)
+    return found if found is not None or asked else "INT"
 
 
 async def signal_said(desk: Desk, scope: Scope, family: Family, dry_run: bool) -> str | None:

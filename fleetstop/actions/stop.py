@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import refusals, verify
-from fleetstop.actions.asking import Desk, signal_said
+from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
@@ -37,7 +37,7 @@ from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result, SkippedRecord
-from fleetstop.core.rungs import Consent, choose_stop_signal
+from fleetstop.core.rungs import Consent
 from fleetstop.core.verdict import Judged
 from fleetstop.errors import CouldNotLook, FleetstopError, Refused
 
@@ -139,7 +139,8 @@ class _Attempt:
         refusals.ambiguous(target, scene.found, families)
         family = self._family = families[0]
         refusals.untouchable(target, family, scene.tree)
-        signal = self._signal(scene, family)
+        signal = self._wish.signal or target.job.stop_signal or self._said
+        signal = signal or unsaid(family, scene.tree, self._wish.playbook)
         if signal is None:
             self._said = await signal_said(self._desk, self._scope, family, self._wish.dry_run)
             return await self.run()  # that took its time: everything is looked at anew
@@ -176,14 +177,6 @@ class _Attempt:
             reason += f"; but {strangers} holds a GPU here: is it the job under another name?"
         return self.outcome("not_running", reason=reason)
 
-    def _signal(self, scene: Scene, family: Family) -> str | None:
-        """What makes it save; None: both are heard and nobody has said which."""
-        job = self._scope.target.job
-        said = self._wish.signal or (job.stop_signal if job else None) or self._said
-        found = said or choose_stop_signal(family, scene.tree)
-        asked = any(rung.signal == "stop_signal" for rung in self._wish.playbook.ladder)
-        return found if found is not None or asked else "INT"
-
     async def _ladder(self, scene: Scene, family: Family, signal: str) -> Ladder:
         """Takes the lock and reads what the trainers have heard; a dry run only reads."""
         if self._wish.dry_run:
@@ -200,18 +193,10 @@ class _Attempt:
             stop_signal=signal,
             consent=self._wish.consent,
             past=heard_before(ledger, family.ids),
-            terms=self._terms(),
+            terms=terms_of(self._wish.terms, job, self._desk, self._wish.dry_run),
             tmux=bool(job and job.match.tmux),
             checkpoints=bool(job and job.checkpoints),
         )
-
-    def _terms(self) -> Terms:
-        """`--after-checkpoint` alone means to lose no more than the job calls nothing."""
-        terms, job = self._wish.terms, self._scope.target.job
-        if terms.after_checkpoint and terms.max_loss_s is None and job is not None:
-            terms = msgspec.structs.replace(terms, max_loss_s=job.max_loss_s)
-        asks = self._desk.confirm is not None and not self._wish.dry_run
-        return msgspec.structs.replace(terms, asks=asks)
 
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
         judged = first_judgement(self._scope, scene, ladder.family, ladder)

@@ -9,8 +9,9 @@ from msgspec import Struct
 from fleetstop.core.consent import Consent, Terms, missing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.ledger import Heard
-from fleetstop.core.playbook import Does, Playbook, Rung
+from fleetstop.core.playbook import Does, Rung
 from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.requests import ASKS, choose_stop_signal, requests, word_of
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.signals import Landing, has, worst
 
@@ -31,8 +32,6 @@ __all__ = [
     "word_of",
 ]
 
-# What a rung that is no signal is called in events, reports and the ledger.
-ASKS: dict[Does, str] = {"run": "RUN", "touch": "TOUCH", "keys": "KEYS", "await": "AWAIT"}
 Lands: TypeAlias = Landing | Literal["asked"]
 
 
@@ -104,19 +103,6 @@ class Standing(Struct, frozen=True):
     declined: frozenset[int] = frozenset()
     tmux: bool = False
     arrived: bool = False
-
-
-def word_of(rung: Rung, stop_signal: str) -> str:
-    """The rung's signal, or the word for what it does instead."""
-    if rung.does != "signal":
-        return ASKS[rung.does]
-    return stop_signal if rung.signal == "stop_signal" else rung.signal
-
-
-def requests(playbook: Playbook, stop_signal: str) -> tuple[str, ...]:
-    """The signals this playbook asks with, KILL aside."""
-    said = {word_of(r, stop_signal) for r in playbook.ladder if r.does == "signal"}
-    return tuple(sorted(said - {"KILL"}))
 
 
 def recipients(to: str, signal: str, here: Standing) -> tuple[Kin, ...]:
@@ -316,21 +302,3 @@ def _cost(
     if rung.does in ("run", "keys") and not rung.lossless:
         return "nobody vouches for what it does (`lossless: true` on the rung); it may lose work."
     return None
-
-
-def choose_stop_signal(family: Family, tree: ProcessTree) -> str | None:
-    """The only one of INT and TERM that every trainer hears; INT where none is heard at all.
-
-    None: both are heard, and which of them saves cannot be seen from outside.
-    """
-    heard = [
-        signal
-        for signal in ("INT", "TERM")
-        if all(
-            (process := tree.get(kin.id)) is not None and process.landing(signal) == "heard"
-            for kin in family.trainers
-        )
-    ]
-    if len(heard) == 2:
-        return None
-    return heard[0] if heard else "INT"

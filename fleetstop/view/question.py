@@ -49,6 +49,21 @@ def prompt(event: e.Asked) -> str:
     return f"send {redact.safe(event.signal)}? [y/N] "
 
 
+def told(event: e.Event) -> str | None:
+    """The line of an answer, of an await rung, and of what a command came to."""
+    match event:
+        case e.Answered():
+            return answer(event)
+        case e.CheckpointAwaited():
+            return awaited(event)
+        case e.CommandEnded():
+            return ended(event)
+        case e.RungEntered(signal="AWAIT"):
+            limit = words.patience(event.wait_s)
+            return f"waiting {limit} for the next complete checkpoint; nothing is sent before it"
+    return None
+
+
 def answer(event: e.Answered) -> str:
     if event.answer == "withdrawn":
         return (

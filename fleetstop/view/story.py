@@ -232,24 +232,13 @@ def _held(event: e.Holding, chapter: Chapter) -> list[str]:
 def _acted(event: e.Event, chapter: Chapter) -> str | None:
     """What was done or came to pass, as everybody reads it."""
     match event:
-        case e.SignalSent(landing="asked"):
-            chapter.wait_s, chapter.over, chapter.hold = event.wait_s, False, None
-            text = question.done(event)
-        case e.RungEntered(signal="AWAIT"):
-            limit = words.patience(event.wait_s)
-            text = f"waiting {limit} for the next complete checkpoint; nothing is sent before it"
-        case e.CheckpointAwaited():
-            text = question.awaited(event)
-        case e.CommandEnded():
-            text = question.ended(event)
-        case e.Answered():
-            text = question.answer(event)
         case e.SignalSent():
             chapter.wait_s, chapter.over, chapter.hold = event.wait_s, False, None
             what = naming.delivery(event.signal, event.to, event.pids, event.landing)
             were = "they were" if len(event.pids) > 1 else "it was"
             woken = f", then CONT: {were} suspended" if event.continued else ""
             text = f"{what}{woken}; waiting {words.patience(event.wait_s)}"
+            text = question.done(event) if event.landing == "asked" else text
         case e.WatchedOn():
             chapter.wait_s, chapter.over, chapter.watched = event.wait_s, False, event
             ago = "" if event.ago_s is None else f" {words.age(event.ago_s)} ago"
@@ -268,7 +257,7 @@ def _acted(event: e.Event, chapter: Chapter) -> str | None:
             where = f"; traceback in {redact.text(event.traceback_path or '?')}"
             text = f"fault in fleetstop: {redact.text(event.error)}{where}"
         case _:
-            return None
+            return question.told(event)
     return text
 
 
