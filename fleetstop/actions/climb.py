@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import assert_never
 
 from fleetstop import events
@@ -36,6 +35,7 @@ from fleetstop.core.rungs import Send, Skip, WatchOn
 from fleetstop.core.verdict import Judged, Look, judge
 from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
 
+_ANSWER_S = 12.0
 _CHANGED_TRIES = 50
 _TORN_TRIES = 25
 
@@ -156,7 +156,10 @@ class Climb:
         ids = [kin.id for kin in alive if not self._zombie(kin)]
         trainers = [kin.id for kin in alive if kin.role == "trainer" and not self._zombie(kin)]
         every = self.ladder.playbook.every_s
-        await looks.watch(self._scope.place, ids if len(ids) <= 20 else trainers, seconds, every)
+        watched = ids if len(ids) <= 20 else trainers
+        gone = await looks.watch(self._scope.place, watched, seconds, every)
+        # told at once: the next look takes its time
+        self._tell_ended([(kin, False) for kin in self._in_order() if kin.id in gone])
 
     def _zombie(self, kin: Kin) -> bool:
         process = self.look.tree.get(kin.id)
@@ -189,14 +192,17 @@ class Climb:
         except asyncio.CancelledError:
             go[0] = False
             try:
-                await asyncio.wait([task])
+                # no longer than the frame may take: a lost connection is not waited for
+                await asyncio.wait([task], timeout=_ANSWER_S)
             finally:
+                task.cancel()
                 self._after_interruption(send, task)
             raise
         except (RemoteFailed, Refused):
             raise  # said so itself: nothing went out
         except (ConnectionLost, FrameTimedOut):
-            self._doubt(send, "the connection was lost just then")
+            if self._lock.unsure:
+                self._doubt(send, "the connection was lost just then")
             raise
         except Exception:
             self._doubt(send, "its answer was lost just then")
@@ -204,7 +210,8 @@ class Climb:
 
     def _after_interruption(self, send: Send, task: asyncio.Task[Answered]) -> None:
         if not task.done() or task.cancelled() or task.exception() is not None:
-            self._doubt(send, "it was interrupted just then")
+            if self._lock.unsure:
+                self._doubt(send, "it was interrupted just then")
         elif task.result().out:
             self._note_sent(send, task.result().doubt)
 
@@ -287,21 +294,27 @@ class Climb:
         )
 
     def _tell_exits(self) -> None:
-        for kin in self._exits():
+        tree = self.look.tree
+        alive = {kin.id for kin in standing(self.family, tree)}
+        ended = [kin for kin in self._in_order() if kin.id not in alive]
+        self._tell_ended([(kin, tree.get(kin.id) is not None) for kin in ended])
+
+    def _tell_ended(self, ended: list[tuple[Kin, bool]]) -> None:
+        for kin, zombie in ended:
+            if kin.id in self._gone:
+                continue
             self._gone.add(kin.id)
             self._scope.teller.tell(
                 events.MemberExited,
                 pid=kin.pid,
                 role=kin.role,
                 cmd=command(kin.argv),
-                zombie=self.look.tree.get(kin.id) is not None,
+                zombie=zombie,
             )
 
-    def _exits(self) -> Iterator[Kin]:
-        alive = {kin.id for kin in standing(self.family, self.look.tree)}
+    def _in_order(self) -> list[Kin]:
         order = {"trainer": 0, "worker": 1}
-        members = sorted(self.family.members, key=lambda kin: order.get(kin.role, 2))
-        return (kin for kin in members if kin.id not in alive and kin.id not in self._gone)
+        return sorted(self.family.members, key=lambda kin: order.get(kin.role, 2))
 
     def _tell_hold(self, held: Held) -> None:
         """Whenever the facts change; a screen decides how often it shows that."""

@@ -11,9 +11,10 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import refusals, verify
+from fleetstop.actions.again import Steady
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
-from fleetstop.actions.lock import Lock
+from fleetstop.actions.lock import Lock, held
 from fleetstop.actions.present import (
     blind,
     first_judgement,
@@ -25,18 +26,19 @@ from fleetstop.actions.present import (
     newest_record,
     outcome_of,
 )
+from fleetstop.actions.proof import minutes
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
-from fleetstop.core.ledger import heard_before, holder
+from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
 from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result, SkippedRecord
 from fleetstop.core.rungs import Consent, choose_stop_signal
 from fleetstop.core.verdict import Judged
-from fleetstop.errors import CouldNotLook, FleetstopError, Refused
+from fleetstop.errors import CouldNotLook, FleetstopError, LockTaken, Refused
 
 
 class Wish(Struct, frozen=True):
@@ -47,14 +49,26 @@ class Wish(Struct, frozen=True):
     graceful: bool = False
     signal: str | None = None
     dry_run: bool = False
+    break_lock: bool = False
 
 
 async def stop(scope: Scope, wish: Wish) -> Outcome:
     """Never raises for what a job or a host can do: that is the outcome. A bug is raised."""
     started = scope.clock.now()
+    place = Steady(scope.place, scope.target.host.name, scope.clock, scope.teller)
+    scope = msgspec.structs.replace(scope, place=place)
     attempt = _Attempt(scope, wish)
+    limit = asyncio.timeout(scope.left())
     try:
-        outcome = await attempt.run()
+        async with limit:
+            outcome = await attempt.run()
+    except TimeoutError as exc:
+        if not limit.expired():
+            outcome = attempt.outcome("fault", **scope.fault(exc))
+        else:
+            outcome = attempt.gave_up()
+    except LockTaken as exc:
+        outcome = attempt.outcome("still_running", reason=exc.message)
     except Refused as exc:
         outcome = attempt.outcome(
             "refused", reason=exc.message, hint=exc.hint, evidence=exc.evidence
@@ -138,7 +152,8 @@ class _Attempt:
 
     def _tell_gaps(self, scene: Scene) -> None:
         """What the inventory names and is not there: told before anything rests on it."""
-        self._gaps = tuple(self._scope.teller.finding(each) for each in gaps(self._scope, scene))
+        told = (self._scope.teller.finding(each) for each in gaps(self._scope, scene))
+        self._gaps += tuple(told)
 
     def _nothing_found(self, scene: Scene) -> Outcome:
         name = self._scope.target.name
@@ -162,10 +177,12 @@ class _Attempt:
         if self._wish.dry_run:
             ledger = await self._lock.read()
             other = holder(ledger)
-            if other is not None:
+            if other is not None and not self._wish.break_lock:
                 raise self._lock.locked(other, ledger)
+            if other is not None:
+                self._tell_broken(other, ledger, "would break")
         else:
-            ledger = await self._lock.claim()
+            ledger = await self._claimed()
         job = self._scope.target.job
         signal = self._wish.signal or (job.stop_signal if job else None)
         if signal is None:
@@ -179,6 +196,20 @@ class _Attempt:
             consent=self._wish.consent,
             past=heard_before(ledger, family.ids),
         )
+
+    async def _claimed(self) -> Ledger:
+        if not self._wish.break_lock:
+            return await self._lock.claim()
+        ledger = await self._lock.read()
+        other = holder(ledger)
+        if other is None:
+            return await self._lock.claim()
+        self._tell_broken(other, ledger, "broke")
+        return await self._lock.break_in(other)
+
+    def _tell_broken(self, other: RunFile, ledger: Ledger, did: str) -> None:
+        text = f"{did} the lock of {held(other, ledger)}; what it has sent counts as heard"
+        self._gaps += (self._scope.teller.finding(text),)
 
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
         steps = plan(ladder, scene.tree)
@@ -239,6 +270,19 @@ class _Attempt:
                 "findings": (*self._gaps, *climb.doubts),
             }
         return known
+
+    def gave_up(self) -> Outcome:
+        """The time that was given is over: only the watching ends; nothing more is sent."""
+        limit = f"the --timeout of {minutes(self._scope.limit_s or 0.0)} is over"
+        climb = self._climb
+        if climb is None:
+            reason = f"{limit} before the job was found; nothing was sent"
+            return self.outcome("unreachable", reason=reason, verdict="unknown", evidence=(reason,))
+        alive = standing(climb.family, climb.look.tree)
+        if any(kin.role == "trainer" for kin in alive):
+            reason = f"{limit}: no longer watched, nothing more is sent; the job may still finish"
+            return self.outcome("still_running", reason=reason)
+        return self.outcome("unclean", reason=f"{limit} before the end was proved")
 
     async def interrupted(self) -> Outcome:
         """Tells what was sent and what still runs, from the last look; sends nothing."""

@@ -60,6 +60,12 @@ class FramedShell:
         self._turn = asyncio.Lock()
         self._unread: bytes | None = None
         self._given_up: str | None = None
+        self._over = False
+
+    @property
+    def ended(self) -> bool:
+        """Its far end is over, or out of reach for good."""
+        return self._over
 
     @property
     def given_up(self) -> bool:
@@ -95,6 +101,9 @@ class FramedShell:
             try:
                 async with asyncio.timeout(command.deadline_s):
                     return await self._frame(command)
+            except ConnectionLost:
+                self._over = True
+                raise
             except TimeoutError as exc:
                 late = f"no answer to '{command.verb}' within {command.deadline_s:g} s"
                 raise self._give_up(late) from exc

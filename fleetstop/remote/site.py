@@ -11,7 +11,13 @@ from pathlib import Path
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
-from fleetstop.errors import ContainerFrozen, CouldNotLook, HostUnreachable
+from fleetstop.errors import (
+    ConnectionLost,
+    ContainerFrozen,
+    CouldNotLook,
+    FrameTimedOut,
+    HostUnreachable,
+)
 from fleetstop.ports import Shell
 from fleetstop.remote.container import InsideShell, enter, frozen, is_frozen, pct_status
 from fleetstop.remote.dry_run import DryShell
@@ -19,6 +25,8 @@ from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.ssh import Connection, Tunnels, connect
 
 FAILED_S = 5.0
+ANSWERS_S = 5.0
+"""A connection over which not even a fresh shell answers so soon is taken for stalled."""
 AT_ONCE = 3
 """Targets of one host worked on at once: two channels each stay under sshd's MaxSessions, and
 a pct call costs a core for up to a second."""
@@ -32,6 +40,7 @@ class Site:
         self._tunnels = tunnels
         self._ssh_config = ssh_config
         self._connection: Connection | None = None
+        self._before = 0
         self._connecting = asyncio.Lock()
         self._failed: HostUnreachable | None = None
         self._failed_at = 0.0
@@ -41,7 +50,7 @@ class Site:
 
     @property
     def ssh_connections(self) -> int:
-        return self._connection.connections if self._connection else 0
+        return self._before + (self._connection.connections if self._connection else 0)
 
     async def connection(self) -> Connection:
         """Made on first use, and anew when it was lost. A host that was down a moment ago is
@@ -50,6 +59,7 @@ class Site:
             if self._failed is not None and self._now() - self._failed_at < FAILED_S:
                 raise self._failed
             if self._connection is None or self._connection.lost:
+                self._forget()
                 try:
                     self._connection = await connect(
                         self.host, tunnels=self._tunnels, ssh_config=self._ssh_config
@@ -58,6 +68,17 @@ class Site:
                     self._failed, self._failed_at = exc, self._now()
                     raise
             return self._connection
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            self._before += self._connection.connections
+            self._connection.abort()
+            self._connection = None
+
+    def drop(self, stalled: Connection) -> None:
+        """For all targets of the host: who still uses it is told that it is lost."""
+        if self._connection is stalled:
+            self._forget()
 
     async def place(self, vmid: int | None, *, dry_run: bool) -> SitePlace:
         connection = await self.connection()
@@ -93,6 +114,7 @@ class SitePlace:
         self._opened: list[InsideShell] = []
         self._second: HostShell | None = None
         self._entering = asyncio.Lock()
+        self._left: list[ProcessId] = []
         self.pct_calls = 0
 
     @property
@@ -120,6 +142,55 @@ class SitePlace:
         found = frozenset(int(pid) for pid in re.findall(rb"/proc/(\d+)/", answer.data))
         self.hanging |= found
         return found
+
+    async def again(self) -> bool:
+        """The connection first, then the shells: what still answers is kept. See ports.Place."""
+        if not self._connection.lost and await self._answers():
+            return False
+        self._site.drop(self._connection)
+        connection = await self._site.connection()
+        try:
+            outside = await open_shell(connection, self._site.host)
+        except (ConnectionLost, FrameTimedOut):
+            self._site.drop(connection)
+            raise
+        async with self._entering:
+            self._leave(*self._opened)
+            second = [self._second] if self._second is not None else []
+            self._left += [ProcessId(each.pid, each.start) for each in (self.outside, *second)]
+            self._opened, self._second = [], None
+            self._connection, self.outside = connection, outside
+        await self._end_those_left()
+        return True
+
+    async def _answers(self) -> bool:
+        """Whether this connection still carries anything; then a fresh host shell where ours is
+        over. Our own shell may just be busy: that it does not answer at once says nothing."""
+        try:
+            await self._connection.run("true", deadline_s=ANSWERS_S)
+            if self.outside.shell.given_up or self.outside.shell.ended:
+                old = ProcessId(self.outside.pid, self.outside.start)
+                self.outside = await open_shell(self._connection, self._site.host)
+                self._left.append(old)
+        except (ConnectionLost, FrameTimedOut):
+            return False
+        # one that has ended is opened anew when it is needed; one that hangs is left to `close`
+        over = [each for each in self._opened if each.shell.ended]
+        self._opened = [each for each in self._opened if each not in over]
+        self._leave(*over)
+        await self._end_those_left()
+        return True
+
+    def _leave(self, *shells: InsideShell) -> None:
+        self._left += [each.attach for each in shells if each.attach.start]
+
+    async def _end_those_left(self) -> None:
+        """Given-up shells must not be able to signal later."""
+        while self._left:
+            last = self._left[-1]
+            words = (str(last.pid), str(last.start))
+            await self.outside.shell.run(Command("endtree", words))
+            self._left.remove(last)
 
     @property
     def inside_pid(self) -> int | None:
@@ -163,7 +234,7 @@ class SitePlace:
 
     async def close(self) -> None:
         """Leaves nothing behind: given-up shells are ended from the host, by identity."""
-        stuck: list[ProcessId] = []
+        stuck = list(self._left)
         for inside in self._opened:
             with contextlib.suppress(CouldNotLook):
                 await inside.shell.close()

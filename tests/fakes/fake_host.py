@@ -353,7 +353,9 @@ class FakeHost:
 
     def _claim(self, words: tuple[str, ...]) -> Answer:
         lines = self.ledgers.setdefault(words[0], {}).setdefault(words[1], [])
-        lines += [f"header {words[2]}", f"stamp {self.uptime}", f"since {self.uptime}"]
+        lines += [f"header {words[2]}", f"stamp {self.uptime}"]
+        lines += [f"break {self.uptime} {each}" for each in words[3:]]
+        lines += [f"since {self.uptime}"]
         self.clock.advance(0.01)
         return _text("")
 
@@ -371,7 +373,10 @@ class FakeHost:
         return _text("")
 
     def _stamp(self, words: tuple[str, ...]) -> Answer:
-        return self._note(words[0], words[1], f"stamp {self.uptime}")
+        if words[2:] and int(self.clock.now()) > int(words[2]):
+            return Answer(status=13, data=b"")
+        noted = self._note(words[0], words[1], f"stamp {self.uptime}")
+        return noted if noted.status else _text(f"{self.uptime}\n")
 
     def _done(self, words: tuple[str, ...]) -> Answer:
         return self._note(words[0], words[1], f"done {self.uptime}")

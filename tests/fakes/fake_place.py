@@ -25,8 +25,16 @@ class FakePlace:
         self.hanging: frozenset[int] = frozenset()
         self.hangs_on: frozenset[int] = frozenset()
         self._inside_pid = inside_pid
+        self.ways_back: list[FleetstopError | None] = []
+        self.taken_up = 0
 
-    async def unstick(self) -> frozenset[int]:
+    async def again(self) -> bool:
+        self.taken_up += 1
+        if self.ways_back and (error := self.ways_back.pop(0)) is not None:
+            raise error
+        return True
+
+    async def unstick(self) -> frozenset[int] | None:
         self.hanging |= self.hangs_on
         return self.hangs_on
 
