@@ -6,9 +6,15 @@ from functools import partial
 import pytest
 
 from fleetstop import events
-from fleetstop.core.commands import Answer, Command
+from fleetstop.core.commands import Answer
 from fleetstop.core.playbook import Hold
-from fleetstop.errors import ConnectionLost, FleetstopError, FrameTimedOut, RemoteFailed
+from fleetstop.errors import (
+    ConnectionLost,
+    FleetstopError,
+    FrameTimedOut,
+    HostUnreachable,
+    RemoteFailed,
+)
 from tests.actions.stage import GENTLE, HARD, Stage, a_send, job, playbook, target, tree_of
 from tests.fakes.fake_host import FakeHost, Hook, Open, Proc, Trainer, a_job, nothing
 
@@ -233,7 +239,8 @@ def test_an_interruption_whose_answer_never_came_is_told_as_a_doubt() -> None:
 
         async def lost() -> None:
             await gate()
-            raise ConnectionLost("gone")
+            stage.world.no_way_back = HostUnreachable("no route")
+            stage.world.cut()
 
         stage.world.host.after("send", lambda _: lost())
         work = asyncio.ensure_future(stage.stop())
@@ -321,11 +328,8 @@ def test_a_connection_lost_in_the_send_is_a_doubt_and_unreachable(error: Fleetst
         host = FakeHost()
         trainer = a_job(host)
         stage = Stage(host)
-
-        def lose(_: Command) -> None:
-            raise error
-
-        stage.world.host.after("send", lose)
+        stage.world.no_way_back = HostUnreachable("no route to pve1")
+        stage.world.host.after("send", lambda _: stage.world.cut(error))
         outcome = await stage.stop()
         assert (outcome.result, outcome.verdict) == ("unreachable", "unknown")
         assert outcome.findings == (
@@ -340,13 +344,11 @@ def test_a_connection_lost_in_the_send_is_a_doubt_and_unreachable(error: Fleetst
 def test_the_next_run_after_a_lost_answer_repeats_nothing() -> None:
     async def story() -> None:
         host = FakeHost()
-        trainer = a_job(host, Trainer(host, takes_s=45.0))
+        trainer = a_job(host, Trainer(host, takes_s=100.0))
         first, second = Stage(host, "run1"), Stage(host, "run2")
 
-        def lose(_: Command) -> None:
-            raise ConnectionLost("lost")
-
-        first.world.host.after("send", lose)
+        first.world.no_way_back = HostUnreachable("no route to pve1")
+        first.world.host.after("send", lambda _: first.world.cut())
         await first.stop()
         outcome = await second.stop()
         (watched,) = second.of(events.WatchedOn)

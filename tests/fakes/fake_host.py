@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.signals import NUMBERS
+from fleetstop.errors import ConnectionLost, FleetstopError
 from fleetstop.ports import Shell
 from tests.fakes.fake_place import FakeClock, FakePlace
 from tests.fakes.fake_shell import FakeShell
@@ -113,6 +114,7 @@ class WorldShell(FakeShell):
         self._one = asyncio.Lock()
         self._before: dict[str, list[Hook]] = defaultdict(list)
         self._after: dict[str, list[Hook]] = defaultdict(list)
+        self.lost: FleetstopError | None = None
 
     def before(self, verb: str, *hooks: Hook) -> None:
         self._before[verb] += hooks
@@ -131,6 +133,8 @@ class WorldShell(FakeShell):
     async def run(self, command: Command) -> Answer:
         async with self._one:
             await asyncio.sleep(0)
+            if self.lost is not None:
+                raise self.lost
             if self._replies[command.verb]:
                 return await super().run(command)
             self.commands.append(command)
@@ -160,6 +164,16 @@ class WorldPlace(FakePlace):
         self._world = host
         self.host: WorldShell = WorldShell(host)
         self.within: WorldShell = WorldShell(host)
+
+    def cut(self, error: FleetstopError | None = None) -> None:
+        """The connection goes away: every frame from now on fails, until `again`."""
+        self.host.lost = self.within.lost = error or ConnectionLost("pve1: the connection was lost")
+        raise self.host.lost
+
+    async def again(self) -> bool:
+        made = await super().again()
+        self.host.lost = self.within.lost = None
+        return made
 
     async def inside(self) -> Shell:
         self.frozen = self._world.frozen

@@ -26,11 +26,13 @@ class FakePlace:
         self.hangs_on: frozenset[int] = frozenset()
         self._inside_pid = inside_pid
         self.ways_back: list[FleetstopError | None] = []
+        self.no_way_back: FleetstopError | None = None
         self.taken_up = 0
 
     async def again(self) -> bool:
         self.taken_up += 1
-        if self.ways_back and (error := self.ways_back.pop(0)) is not None:
+        error = self.ways_back.pop(0) if self.ways_back else self.no_way_back
+        if error is not None:
             raise error
         return True
 
