@@ -78,9 +78,18 @@ class Stage:
         return [each for each in self.told if isinstance(each, kind)]
 
     async def stop(
-        self, how: Playbook = GENTLE, consent: Consent = "absent", *, dry_run: bool = False
+        self,
+        how: Playbook = GENTLE,
+        consent: Consent = "absent",
+        *,
+        dry_run: bool = False,
+        break_lock: bool = False,
+        timeout_s: float | None = None,
     ) -> Outcome:
-        return await stop(self.scope, Wish(playbook=how, consent=consent, dry_run=dry_run))
+        until = None if timeout_s is None else self.host.clock.now() + timeout_s
+        scope = msgspec.structs.replace(self.scope, limit_s=timeout_s, until=until)
+        wish = Wish(playbook=how, consent=consent, dry_run=dry_run, break_lock=break_lock)
+        return await stop(scope, wish)
 
     def lock(self) -> Lock:
         return Lock(self.world.host, self.run, self.scope.target.vmid, self.host.clock)

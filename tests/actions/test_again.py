@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TypeAlias
 
 import pytest
 
@@ -19,6 +21,7 @@ from fleetstop.errors import (
 from tests.actions.stage import GENTLE, Stage, playbook
 from tests.fakes.fake_host import FakeHost, Hook, Trainer, WorldPlace, a_job, nothing
 
+Run: TypeAlias = Callable[[Command], Coroutine[None, None, Answer]]
 LATE = FrameTimedOut("pve1: no answer to 'send' within 10 s")
 
 
@@ -29,15 +32,15 @@ class Counted(WorldPlace):
         super().__init__(host)
         self.at, self.when, self.frames = at, when, 0
         for shell in (self.host, self.within):
-            shell.run = self._counting(shell.run)  # type: ignore[method-assign]
+            shell.run = self._counting(shell.run)  # type: ignore[method-assign, assignment]
 
-    def _counting(self, run):  # type: ignore[no-untyped-def]
+    def _counting(self, run: Run) -> Run:
         async def counting(command: Command) -> Answer:
             self.frames += 1
             if self.frames == self.at and self.when == "before":
                 self.cut()
             number = self.frames
-            answer: Answer = await run(command)
+            answer = await run(command)
             if number == self.at and self.when == "after":
                 self.cut()
             return answer
