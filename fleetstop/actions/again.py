@@ -159,6 +159,8 @@ class Steady:
     async def _take_up(self, made: int, lost: CouldNotLook) -> bool:
         """Whether the connection is another one now; only one asker sees to it."""
         async with self._one:
+            if self._over is not None:
+                raise self._over  # who asked first has waited for all
             if made != self._made:
                 return True
             since = self._clock.now()

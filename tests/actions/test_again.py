@@ -187,13 +187,14 @@ def test_without_a_way_back_what_was_sent_is_listed(error: FleetstopError, most:
         trainer = a_job(host, Trainer(host, takes_s=500.0))
         stage = Stage(host)
         stage.world.no_way_back = error
-        stage.world.host.before("watch", *[nothing] * 4, lambda _: stage.world.cut())
+        stage.world.host.before("look", *[nothing] * 6, lambda _: stage.world.cut())
         began = host.clock.now()
         outcome = await stage.stop()
         assert (outcome.result, outcome.verdict) == ("unreachable", "unknown")
         assert [each.signal for each in outcome.signals] == ["INT"]
         assert (outcome.reason or "").startswith("pve1: the connection was lost; it could not be")
         assert str(error) in (outcome.reason or "")
+        # host and container are asked at once: one of them waits for both
         assert stage.world.taken_up <= most
         assert host.clock.now() - began < 75
         assert trainer.heard == ["INT"]

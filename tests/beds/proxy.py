@@ -57,6 +57,8 @@ class Proxy:
         return place
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # else who waits in accept goes on
         self._listening.close()
         for pid in self._stopped:
             with suppress(ProcessLookupError):
