@@ -242,7 +242,10 @@ class Lock:
         breaker = broken_by(ledger, mine) if mine is not None else None
         other = breaker or first
         if other is not None and self._own:
-            raise LockTaken(f"run {other.run} has taken the lock over; nothing more is sent")
+            raise LockTaken(
+                f"run {other.run} has taken the lock over; nothing more is sent",
+                hint=f"it is up to {other.header or 'that run'} now",
+            )
         if breaker is not None:
             raise Refused(
                 f"run {breaker.run} ({breaker.header or 'somebody'}) has taken the lock over",

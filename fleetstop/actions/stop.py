@@ -40,6 +40,8 @@ from fleetstop.core.rungs import Consent, choose_stop_signal
 from fleetstop.core.verdict import Judged
 from fleetstop.errors import CouldNotLook, FleetstopError, LockTaken, Refused
 
+AGAIN = "run the same command again: it watches on and repeats nothing"
+
 
 class Wish(Struct, frozen=True):
     """What was asked: the playbook, consent, and a stop signal named on the command line."""
@@ -68,7 +70,7 @@ async def stop(scope: Scope, wish: Wish) -> Outcome:
         else:
             outcome = attempt.gave_up()
     except LockTaken as exc:
-        outcome = attempt.outcome("still_running", reason=exc.message)
+        outcome = attempt.outcome("still_running", reason=exc.message, hint=exc.hint)
     except Refused as exc:
         outcome = attempt.outcome(
             "refused", reason=exc.message, hint=exc.hint, evidence=exc.evidence
@@ -208,7 +210,7 @@ class _Attempt:
         return await self._lock.break_in(other)
 
     def _tell_broken(self, other: RunFile, ledger: Ledger, did: str) -> None:
-        text = f"{did} the lock of {held(other, ledger)}; what it has sent counts as heard"
+        text = f"{did} the lock of {held(other, ledger)}; what it sends in the next 10 s counts"
         self._gaps += (self._scope.teller.finding(text),)
 
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
@@ -281,7 +283,7 @@ class _Attempt:
         alive = standing(climb.family, climb.look.tree)
         if any(kin.role == "trainer" for kin in alive):
             reason = f"{limit}: no longer watched, nothing more is sent; the job may still finish"
-            return self.outcome("still_running", reason=reason)
+            return self.outcome("still_running", reason=reason, hint=AGAIN)
         return self.outcome("unclean", reason=f"{limit} before the end was proved")
 
     async def interrupted(self) -> Outcome:
