@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from fleetstop import events
-from fleetstop.core.commands import Answer
+from fleetstop.core.commands import Answer, Command
 from fleetstop.core.playbook import Hold
 from fleetstop.errors import (
     ConnectionLost,
@@ -50,6 +50,27 @@ def test_a_polite_job_hears_one_signal_saves_and_is_told_of_step_by_step() -> No
         exits = [(each.pid, each.role) for each in stage.of(events.MemberExited)]
         assert exits == [(10, "trainer"), (5, "wrapper")]
         assert host.ledgers == {}
+
+    asyncio.run(story())
+
+
+def test_an_end_is_told_before_the_next_look_at_everything() -> None:
+    """A look takes its time, in a big container more than the end may stay untold."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host)
+        untold: list[bool] = []
+
+        def note(_: Command) -> None:
+            gone = trainer.pid not in host.procs
+            untold.append(gone and not stage.of(events.MemberExited))
+
+        stage.world.host.before("look", *[note] * 50)
+        await stage.stop()
+        assert len(untold) > 5
+        assert not any(untold)
 
     asyncio.run(story())
 
