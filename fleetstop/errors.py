@@ -14,6 +14,7 @@ FleetstopError                       exit 70
 │   ├── ConnectionLost                        it was there, and went away
 │   ├── FrameTimedOut                         a remote answer did not come in time
 │   └── RemoteFailed                          a remote answer came, and is a failure
+│       └── LockTaken                         another run has taken this one's lock over
 ├── Refused                          exit 5   nothing was sent, on purpose
 └── LabUnavailable                   exit 4   the practice fleet cannot stand here
 
@@ -88,6 +89,10 @@ class FrameTimedOut(CouldNotLook):
 
 class RemoteFailed(CouldNotLook):
     pass
+
+
+class LockTaken(RemoteFailed):
+    """This run has sent something, and must not send any more."""
 
 
 class Refused(FleetstopError):

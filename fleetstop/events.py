@@ -41,6 +41,13 @@ class Connected(Event, frozen=True, tag="connected"):
     seconds: float
 
 
+class Reconnected(Event, frozen=True, tag="reconnected"):
+    """The connection was lost and is another one now; `seconds` from noticing to then."""
+
+    host: str
+    seconds: float
+
+
 class LogSeen(Struct, frozen=True):
     """The last line of the job's log, verbatim; `age_s` by the remote clock, null unknown."""
 

@@ -82,9 +82,17 @@ class Place(Protocol):
         """Host PIDs whose files hung a look: they are skipped since, and to be named."""
         ...
 
-    async def unstick(self) -> frozenset[int]:
+    async def unstick(self) -> frozenset[int] | None:
         """After a host frame that was given up: a fresh host shell takes over (`host` goes on),
-        and the PIDs whose files the old one hung on are told; empty where it was not that."""
+        and the PIDs whose files the old one hung on are told; empty where it was not that, None
+        where it was the connection and asking again is worth it."""
+        ...
+
+    async def again(self) -> bool:
+        """After a frame that was lost or given up: `host` and `inside()` work again, and the old
+        shells are ended by identity. Whether it took another connection, one try at it.
+
+        Raises HostUnreachable, ConnectionLost, FrameTimedOut where it did not come about."""
         ...
 
     async def pct_status(self) -> str:

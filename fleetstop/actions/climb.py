@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import assert_never
 
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.asking import Asking, Desk
 from fleetstop.actions.asks import Asks
+from fleetstop.actions.exits import Exits, in_order
 from fleetstop.actions.files import JobFiles
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.lock import Answered, Lock
@@ -18,7 +19,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
-from fleetstop.core.joblog import LogTail, shape, trains_on
+from fleetstop.core.joblog import LogTail, trains_on
 from fleetstop.core.ladder import (
     Arrived,
     Ask,
@@ -36,11 +37,10 @@ from fleetstop.core.ladder import (
     was_sent,
 )
 from fleetstop.core.marks import earlier_marks
-from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.redact import command
+from fleetstop.core.process import ProcessTree
 from fleetstop.core.report import SignalRecord
 from fleetstop.core.rungs import Send, Skip, WatchOn, requests
-from fleetstop.core.verdict import Judged, Look, follow, judge
+from fleetstop.core.verdict import Judged, Look, follow, judge, news
 from fleetstop.errors import (
     ConnectionLost,
     FrameTimedOut,
@@ -49,6 +49,7 @@ from fleetstop.errors import (
     RemoteFailed,
 )
 
+_ANSWER_S = 12.0
 _CHANGED_TRIES = 50
 _TORN_TRIES = 25
 
@@ -65,7 +66,7 @@ class Climb:
         self._asks = Asks(scope)
         self._changed = 0
         self._torn = 0
-        self._gone: set[ProcessId] = set()
+        self._exits = Exits(scope.teller)
         self._told: Held | None = None
         self._earlier = earlier_marks(scene.tree, ladder.past)
         self.ladder = ladder
@@ -120,7 +121,7 @@ class Climb:
             self.ladder, steps = observe(
                 self.ladder, self.look.tree, self.judged, now, self.look.risk
             )
-            self._tell_exits()
+            self._exits.seen(self.family, self.look.tree)
             for step in steps:
                 if (end := await self._do(step)) is not None:
                     return end
@@ -128,7 +129,7 @@ class Climb:
             await self._asks.poll()
             before, self.look = self.look, await self._look_again()
             was, self.judged = self.judged, self._judge(before, self.look)
-            if _news(was, self.judged):
+            if news(was, self.judged):
                 told = {"verdict": self.judged.verdict, "evidence": self.judged.evidence}
                 self._scope.teller.tell(events.Looked, **told)
             self.files.remember(self.family, self.look.tree)
@@ -175,7 +176,10 @@ class Climb:
         ids = [kin.id for kin in alive if not self._zombie(kin)]
         trainers = [kin.id for kin in alive if kin.role == "trainer" and not self._zombie(kin)]
         every = self.ladder.playbook.every_s
-        await looks.watch(self._scope.place, ids if len(ids) <= 20 else trainers, seconds, every)
+        watched = ids if len(ids) <= 20 else trainers
+        gone = await looks.watch(self._scope.place, watched, seconds, every)
+        # told at once: the next look takes its time
+        self._exits.told([(kin, False) for kin in in_order(self.family) if kin.id in gone])
 
     def _zombie(self, kin: Kin) -> bool:
         process = self.look.tree.get(kin.id)
@@ -215,7 +219,11 @@ class Climb:
         out = await self._lock.send(send, self.look.tree, self.ladder.past, go)
         if send.does == "signal" or not out.out:
             return out
-        return Answered(doubt=await self._asks.do(send))
+        try:
+            return Answered(doubt=await self._asks.do(send))
+        except (ConnectionLost, FrameTimedOut):
+            # its line stands, so it counts as asked; asked again it would be a second time
+            return Answered(doubt="the connection was lost just then")
 
     async def _out(self, send: Send) -> Answered:
         """The send itself. An interruption waits for its answer, so that it can be told, and
@@ -227,14 +235,17 @@ class Climb:
         except asyncio.CancelledError:
             go[0] = False
             try:
-                await asyncio.wait([task])
+                # no longer than the frame may take: a lost connection is not waited for
+                await asyncio.wait([task], timeout=_ANSWER_S)
             finally:
+                task.cancel()
                 self._after_interruption(send, task)
             raise
         except (RemoteFailed, Refused, PrivilegeMissing):
             raise  # said so itself: nothing went out
         except (ConnectionLost, FrameTimedOut):
-            self._doubt(send, "the connection was lost just then")
+            if self._lock.unsure:
+                self._doubt(send, "the connection was lost just then")
             raise
         except Exception:
             self._doubt(send, "its answer was lost just then")
@@ -242,7 +253,8 @@ class Climb:
 
     def _after_interruption(self, send: Send, task: asyncio.Task[Answered]) -> None:
         if not task.done() or task.cancelled() or task.exception() is not None:
-            self._doubt(send, "it was interrupted just then")
+            if self._lock.unsure:
+                self._doubt(send, "it was interrupted just then")
         elif task.result().out:
             self._note_sent(send, task.result().doubt)
 
@@ -318,35 +330,8 @@ class Climb:
             progress=self._progress,
         )
 
-    def _tell_exits(self) -> None:
-        for kin in self._exits():
-            self._gone.add(kin.id)
-            self._scope.teller.tell(
-                events.MemberExited,
-                pid=kin.pid,
-                role=kin.role,
-                cmd=command(kin.argv),
-                zombie=self.look.tree.get(kin.id) is not None,
-            )
-
-    def _exits(self) -> Iterator[Kin]:
-        alive = {kin.id for kin in standing(self.family, self.look.tree)}
-        order = {"trainer": 0, "worker": 1}
-        members = sorted(self.family.members, key=lambda kin: order.get(kin.role, 2))
-        return (kin for kin in members if kin.id not in alive and kin.id not in self._gone)
-
     def _tell_hold(self, held: Held) -> None:
         """Whenever the facts change; a screen decides how often it shows that."""
         if held != self._told:
             self._told = held
             narrate(self._scope.teller, held)
-
-
-def _news(was: Judged, now: Judged) -> bool:
-    """Another verdict, or another account of it: the same sentences with other numbers are none."""
-    if now.verdict != was.verdict:
-        return True
-    old = {shape(text) for text in was.evidence}
-    return now.verdict != "saving" and any(
-        shape(text) not in old for text in now.evidence if not text.startswith("CPU")
-    )

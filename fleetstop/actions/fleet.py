@@ -11,10 +11,11 @@ import msgspec
 
 from fleetstop import events
 from fleetstop.actions.present import outcome_of
+from fleetstop.actions.proof import minutes
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.core.inventory import Target
 from fleetstop.core.report import Outcome, Result
-from fleetstop.errors import FleetstopError
+from fleetstop.errors import FleetstopError, HostUnreachable
 from fleetstop.events import AnyEvent, Emit
 from fleetstop.ports import Clock, Place
 
@@ -44,6 +45,7 @@ class Crew:
         turn: Turn,
         log_fault: Callable[[str], str | None],
         parallel: int = 20,
+        limit_s: float | None = None,
     ) -> None:
         self._run = run
         self._clock = clock
@@ -51,6 +53,7 @@ class Crew:
         self._opening = opening
         self._turn = turn
         self._log_fault = log_fault
+        self._limit_s = limit_s
         self._parallel = asyncio.Semaphore(parallel)
         self._allowed: Allowed = anything
         self._done: dict[str, Outcome] = {}
@@ -115,8 +118,15 @@ class Crew:
 
     async def _on_place(self, target: Target, action: Action, teller: Teller) -> Outcome:
         started = self._clock.now()
+        limit = asyncio.timeout(self._limit_s)
         try:
-            place = await self._opening(target)
+            async with limit:
+                place = await self._opening(target)
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            text = f"not connected within the --timeout of {minutes(self._limit_s or 0.0)}"
+            raise HostUnreachable(f"{target.host.name}: {text}; nothing was sent") from exc
         except asyncio.CancelledError:
             outcome = self._outcome(target, "refused", "interrupted while connecting", "", started)
             outcome = msgspec.structs.replace(outcome, interrupted=True)
@@ -125,9 +135,9 @@ class Crew:
         try:
             seconds = round(self._clock.now() - started, 3)
             teller.tell(events.Connected, host=target.host.name, seconds=seconds)
-            return await action(
-                Scope(self._run, target, place, self._clock, teller, self._log_fault)
-            )
+            until = None if self._limit_s is None else started + self._limit_s
+            facts = (self._run, target, place, self._clock, teller, self._log_fault)
+            return await action(Scope(*facts, limit_s=self._limit_s, until=until))
         finally:
             await self._close(place)
 

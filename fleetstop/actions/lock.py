@@ -13,21 +13,33 @@ from fleetstop.core.ledger import (
     Heard,
     Ledger,
     RunFile,
+    broken_by,
     heard_before,
     holder,
+    keeps_broken,
     parse_ledger,
     spent,
     undecided,
 )
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.rungs import Send
-from fleetstop.errors import PrivilegeMissing, Refused, RemoteFailed
+from fleetstop.errors import (
+    ConnectionLost,
+    CouldNotLook,
+    FrameTimedOut,
+    LockTaken,
+    PrivilegeMissing,
+    Refused,
+    RemoteFailed,
+)
 from fleetstop.ports import Clock, Shell
 
 STAMP_S = 5.0
 _TRIES = 20
 # below the frame's own deadline, and far below the 30 s after which another may hold the lock
 _IN_TIME_S = 8
+# an older claim is not renewed but made anew: another run may have the lock by now
+_RENEWED_S = 25
 
 
 class Answered(Struct, frozen=True):
@@ -56,7 +68,9 @@ class Lock:
         self._stamped = clock.now()
         self._next = 1
         self._own: set[tuple[str, int]] = set()
+        self._renew_by: int | None = None
         self.claimed = False
+        self.unsure = False
 
     async def read(self) -> Ledger:
         answer = await self._shell.run(Command("ledger", (self._where,)))
@@ -85,13 +99,14 @@ class Lock:
             hint="it must be a plain directory, not a link; is the disk full?",
         )
 
-    async def claim(self) -> Ledger:
-        """Takes the lock or raises Refused; nobody is ever waited for longer than 2 s."""
+    async def claim(self, broken: RunFile | None = None) -> Ledger:
+        """Takes the lock or raises Refused; nobody is ever waited for longer than 2 s. `broken`:
+        whose claim does not count any more."""
         header = f"{self._run.operator}@{self._run.origin}".replace(" ", "_")
-        words = (self._where, self._run.id, header)
+        words = [self._where, self._run.id, header, *([broken.run] if broken else [])]
         # before its answer: an interruption must give back what may have been written
         self.claimed = True
-        answer = await self._shell.run(Command("claim", words, changes=True))
+        answer = await self._shell.run(Command("claim", tuple(words), changes=True))
         if answer.status != 0:
             self.claimed = False
             raise self._no_lock("written", answer.status)
@@ -108,6 +123,20 @@ class Lock:
             await self.release(None)
             raise self.locked(first, ledger)
         self._next = max(self._next, _last_line(ledger, self._run.id) + 1)
+        self._renew_by = int(first.stamp) + _RENEWED_S
+        return ledger
+
+    async def break_in(self, other: RunFile) -> Ledger:
+        """Takes the lock although another live run holds it.
+
+        That run looks at the ledger before each send. What it was about to send when it had
+        just looked is waited for: it is in the ledger then, and counts as heard.
+        """
+        ledger = await self.claim(other)
+        while ledger.uptime <= _broke_at(ledger, self._run.id) + _IN_TIME_S + 1:
+            await self._clock.sleep(1.0)
+            await self.stamp()
+            ledger = await self.read()
         return ledger
 
     def locked(self, by: RunFile | None, ledger: Ledger) -> Refused:
@@ -116,18 +145,25 @@ class Lock:
         age = max(0.0, ledger.uptime - (by.since or by.stamp))
         return Refused(
             f"{by.header or 'somebody'} is working on it since {age:.0f} s ago (run {by.run})",
-            hint="wait for that run; its lock ends 30 s after its last sign of life",
+            hint="wait for that run; its lock ends 30 s after its last sign of life. "
+            "To take it over: --break-lock",
         )
 
     async def stamp(self) -> None:
-        """A sign of life; cheap to call often."""
-        if self._clock.now() - self._stamped >= STAMP_S:
-            self._stamped = self._clock.now()
-            answer = await self._shell.run(
-                Command("stamp", (self._where, self._run.id), changes=True)
-            )
-            if answer.status != 0:
-                raise RemoteFailed("the lock could not be renewed; nothing more is sent")
+        """A sign of life; cheap to call often. One that comes late, after a sleep or a lost
+        connection, is none: then the lock is claimed anew, or another run has it."""
+        if self._clock.now() - self._stamped < STAMP_S:
+            return
+        self._stamped = self._clock.now()
+        words = [self._where, self._run.id]
+        words += [] if self._renew_by is None else [str(self._renew_by)]
+        answer = await self._shell.run(Command("stamp", tuple(words), changes=True))
+        if answer.status == 13:
+            await self._kept(await self.read())
+        elif answer.status != 0:
+            raise RemoteFailed("the lock could not be renewed; nothing more is sent")
+        elif (at := answer.data.strip().partition(b".")[0]).isdigit():
+            self._renew_by = int(at) + _RENEWED_S
 
     async def send(
         self,
@@ -154,7 +190,12 @@ class Lock:
         self._own |= {(self._run.id, number)}
         self._next += 1
         verb = "send" if send.does == "signal" else "note"
-        answer = await self._shell.run(Command(verb, tuple(words), changes=True))
+        self.unsure = True
+        try:
+            answer = await self._shell.run(Command(verb, tuple(words), changes=True))
+        except (ConnectionLost, FrameTimedOut) as lost:
+            return await self._by_its_line(number, latest, lost)
+        self.unsure = False
         text = answer.data.decode("ascii", "replace").strip()
         if answer.status in (10, 11, 12):
             return Answered(refused=f"changed just before the signal: {text}")
@@ -174,21 +215,62 @@ class Lock:
             return Answered(doubt=f"kill could not reach all of {_names(send)}")
         return Answered()
 
+    async def _by_its_line(self, number: int, latest: int, lost: CouldNotLook) -> Answered:
+        """The answer never came: a line in the ledger counts as sent. Without one it was not
+        sent, once it is too late for any shell of ours to write it: then the next look decides.
+        """
+        tell_by = self._clock.now() + 3 * _IN_TIME_S
+        try:
+            while True:
+                ledger = await self.read()
+                if _line(ledger, self._run.id, number):
+                    self.unsure = False
+                    return Answered(doubt="its answer was lost; the ledger has its line")
+                if ledger.uptime > latest + 1:
+                    break
+                if self._clock.now() > tell_by:
+                    raise lost
+                await self._clock.sleep(0.5)
+        except CouldNotLook as exc:
+            raise lost from exc
+        self.unsure = False
+        self._own.discard((self._run.id, number))
+        return Answered(refused="the connection was lost just before it")
+
     async def _heard_meanwhile(
         self, send: Send, known: Mapping[ProcessId, Heard]
     ) -> tuple[Ledger, dict[ProcessId, Heard]]:
         """After a pause of more than 30 s, a laptop asleep say, another run may have held the
         lock, and may have signalled. Then the lock is claimed anew, or refused."""
-        ledger = await self.read()
-        first = holder(ledger)
-        if first is None or first.run != self._run.id:
-            if self._own:
-                taken = first.run if first else "another one"
-                raise RemoteFailed(f"run {taken} has taken the lock over; nothing more is sent")
-            ledger = await self.claim()
+        ledger = await self._kept(await self.read())
         ids = frozenset(kin.id for kin in send.recipients)
         heard = heard_before(ledger, ids, frozenset(self._own))
         return ledger, {each: by for each, by in heard.items() if each not in known}
+
+    async def _kept(self, ledger: Ledger) -> Ledger:
+        """This run holds the lock, still or again; else Refused, or LockTaken if it has sent."""
+        first = holder(ledger)
+        if first is not None and first.run == self._run.id:
+            return ledger
+        mine = _file(ledger, self._run.id)
+        breaker = broken_by(ledger, mine) if mine is not None else None
+        other = breaker or first
+        if other is not None and self._own:
+            raise LockTaken(
+                f"run {other.run} has taken the lock over; nothing more is sent",
+                hint=f"it is up to {other.header or 'that run'} now",
+            )
+        if breaker is not None:
+            raise Refused(
+                f"run {breaker.run} ({breaker.header or 'somebody'}) has taken the lock over",
+                hint="it was told to, with --break-lock",
+            )
+        try:
+            return await self.claim()
+        except Refused as exc:
+            if self._own:
+                raise LockTaken(f"{exc.message}; nothing more is sent") from exc
+            raise
 
     async def release(self, alive: frozenset[ProcessId] | None) -> None:
         """Gives the lock back. `alive`: all that live in the place, None where unknown.
@@ -202,13 +284,34 @@ class Lock:
         here = (self._where, self._run.id)
         await self._shell.run(Command("done", here, changes=True))
         ledger = await self.read()
-        mine = next((each for each in ledger.runs if each.run == self._run.id), None)
+        mine = _file(ledger, self._run.id)
         old = [] if alive is None else list(spent(ledger, alive, self._run.id))
         asked = {each for sent in (mine.sends if mine else ()) for each in sent.ids}
-        if not asked or (alive is not None and not asked & alive):
+        memory = alive is None or bool(asked & alive)
+        if not (asked and memory) and not (mine and keeps_broken(ledger, mine)):
             old.append(self._run.id)
         if old:
             await self._shell.run(Command("forget", (self._where, *old), changes=True))
+
+
+def held(by: RunFile, ledger: Ledger) -> str:
+    """Whose lock it is: operator, from where, which run, since when."""
+    age = max(0.0, ledger.uptime - (by.since or by.stamp))
+    return f"{by.header or 'somebody'} (run {by.run}, since {age:.0f} s ago)"
+
+
+def _file(ledger: Ledger, run: str) -> RunFile | None:
+    return next((each for each in ledger.runs if each.run == run), None)
+
+
+def _broke_at(ledger: Ledger, run: str) -> float:
+    mine = _file(ledger, run)
+    return max((at for _, at in mine.breaks), default=0.0) if mine is not None else 0.0
+
+
+def _line(ledger: Ledger, run: str, number: int) -> bool:
+    mine = _file(ledger, run)
+    return mine is not None and any(each.n == number for each in mine.sends)
 
 
 def _last_line(ledger: Ledger, run: str) -> int:

@@ -76,7 +76,8 @@ async def _of_processes(place: Place, verb: str, words: list[str]) -> Answer:
         try:
             return await place.host.run(Command(verb, asked, deadline_s=8.0))
         except FrameTimedOut:
-            if not await place.unstick():
+            found = await place.unstick()
+            if found is not None and not found:
                 raise
     raise RemoteFailed(f"the files of {len(place.hanging)} processes hang; look on the host")
 
@@ -222,16 +223,29 @@ async def _ends(shell: Shell, path: str, size: int, head: int) -> tuple[bytes, b
     return answer.data[:cut], answer.data[cut:]
 
 
-async def watch(place: Place, ids: list[ProcessId], seconds: float, every_s: float = 0.1) -> bool:
-    """Returns after `seconds`, or when one of these ends; whether one did. The far end looks
-    at them `every_s` seconds (20 ms to 2 s)."""
+async def watch(
+    place: Place, ids: list[ProcessId], seconds: float, every_s: float = 0.1
+) -> frozenset[ProcessId]:
+    """Returns after `seconds`, or when one of these ends; those of which nothing is left. The
+    far end looks at them every `every_s` seconds (20 ms to 2 s)."""
     ms = max(0, min(2000, int(seconds * 1000)))
     step = max(20, min(2000, int(every_s * 1000)))
     words = (f"{ms}/{step}", *(f"{each.pid}:{each.start}" for each in ids))
     answer = await place.host.run(Command("watch", words, deadline_s=ms / 1000 + 10.0))
     if answer.status not in (0, 8):
         raise RemoteFailed(f"the processes could not be watched (status {answer.status})")
-    return bool(answer.data.strip())
+    told = _told(answer)
+    return frozenset(each for each in ids if told.get(_identity_word(each), ["0"])[0] in ("3", "4"))
+
+
+def _identity_word(each: ProcessId) -> str:
+    return f"{each.pid}:{each.start}"
+
+
+def _told(answer: Answer) -> dict[str, list[str]]:
+    """A line of `watch` for each that is not as it was: its code (see `same`) and state."""
+    lines = answer.data.decode("ascii", "replace").splitlines()
+    return {line.partition(" ")[0]: line.split()[1:] or ["0"] for line in lines}
 
 
 async def all_gone(place: Place, ids: list[ProcessId]) -> bool:
@@ -241,12 +255,9 @@ async def all_gone(place: Place, ids: list[ProcessId]) -> bool:
     """
     words = ("0", *(f"{each.pid}:{each.start}" for each in ids))
     answer = await place.host.run(Command("watch", words))
-    told = {}
-    for line in answer.data.decode("ascii", "replace").splitlines():
-        name, _, rest = line.partition(" ")
-        told[name] = rest.split()
+    told = _told(answer)
     for each in ids:
-        code, *state = told.get(f"{each.pid}:{each.start}", ["0"])
+        code, *state = told.get(_identity_word(each), ["0"])
         if code == "5":
             raise RemoteFailed(f"whether {each.pid} still runs could not be seen")
         if code == "0" and state not in (["Z"], ["X"]):

@@ -17,4 +17,5 @@ class Proof(Struct, frozen=True):
 
 
 def minutes(seconds: float) -> str:
+    """`90 s`, `30 min`."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

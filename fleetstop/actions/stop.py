@@ -11,10 +11,11 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import refusals, verify
+from fleetstop.actions.again import Steady
 from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
-from fleetstop.actions.lock import Lock
+from fleetstop.actions.lock import Lock, held
 from fleetstop.actions.present import (
     blind,
     first_judgement,
@@ -26,20 +27,23 @@ from fleetstop.actions.present import (
     newest_record,
     outcome_of,
 )
+from fleetstop.actions.proof import minutes
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.verify import Back
 from fleetstop.core.consent import Terms
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
-from fleetstop.core.ledger import heard_before, holder
+from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
 from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result, SkippedRecord
 from fleetstop.core.rungs import Consent
 from fleetstop.core.verdict import Judged
-from fleetstop.errors import CouldNotLook, FleetstopError, Refused
+from fleetstop.errors import CouldNotLook, FleetstopError, LockTaken, Refused
+
+AGAIN = "run the same command again: it watches on and repeats nothing"
 
 
 class Wish(Struct, frozen=True):
@@ -52,6 +56,7 @@ class Wish(Struct, frozen=True):
     graceful: bool = False
     signal: str | None = None
     dry_run: bool = False
+    break_lock: bool = False
 
 
 async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
@@ -60,9 +65,20 @@ async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
     `desk`: who may be asked; the same for all targets, so that one question is open at a time.
     """
     started = scope.clock.now()
+    place = Steady(scope.place, scope.target.host.name, scope.clock, scope.teller)
+    scope = msgspec.structs.replace(scope, place=place)
     attempt = _Attempt(scope, wish, desk or Desk())
+    limit = asyncio.timeout(scope.left())
     try:
-        outcome = await attempt.run()
+        async with limit:
+            outcome = await attempt.run()
+    except TimeoutError as exc:
+        if not limit.expired():
+            outcome = attempt.outcome("fault", **scope.fault(exc))
+        else:
+            outcome = attempt.gave_up()
+    except LockTaken as exc:
+        outcome = attempt.outcome("still_running", reason=exc.message, hint=exc.hint)
     except Refused as exc:
         outcome = attempt.outcome(
             "refused", reason=exc.message, hint=exc.hint, evidence=exc.evidence
@@ -158,7 +174,8 @@ class _Attempt:
 
     def _tell_gaps(self, scene: Scene) -> None:
         """What the inventory names and is not there: told before anything rests on it."""
-        self._gaps = tuple(self._scope.teller.finding(each) for each in gaps(self._scope, scene))
+        told = (self._scope.teller.finding(each) for each in gaps(self._scope, scene))
+        self._gaps += tuple(told)
 
     def _nothing_found(self, scene: Scene) -> Outcome:
         name = self._scope.target.name
@@ -182,10 +199,12 @@ class _Attempt:
         if self._wish.dry_run:
             ledger = await self._lock.read()
             other = holder(ledger)
-            if other is not None:
+            if other is not None and not self._wish.break_lock:
                 raise self._lock.locked(other, ledger)
+            if other is not None:
+                self._tell_broken(other, ledger, "would break")
         else:
-            ledger = await self._lock.claim()
+            ledger = await self._claimed()
         job = self._scope.target.job
         return begin(
             self._wish.playbook,
@@ -197,6 +216,20 @@ class _Attempt:
             tmux=bool(job and job.match.tmux),
             checkpoints=bool(job and job.checkpoints),
         )
+
+    async def _claimed(self) -> Ledger:
+        if not self._wish.break_lock:
+            return await self._lock.claim()
+        ledger = await self._lock.read()
+        other = holder(ledger)
+        if other is None:
+            return await self._lock.claim()
+        self._tell_broken(other, ledger, "broke")
+        return await self._lock.break_in(other)
+
+    def _tell_broken(self, other: RunFile, ledger: Ledger, did: str) -> None:
+        text = f"{did} the lock of {held(other, ledger)}; what it sends in the next 10 s counts"
+        self._gaps += (self._scope.teller.finding(text),)
 
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
         judged = first_judgement(self._scope, scene, ladder.family, ladder)
@@ -256,6 +289,19 @@ class _Attempt:
                 "findings": (*self._gaps, *climb.doubts, *climb.judged.findings),
             }
         return known
+
+    def gave_up(self) -> Outcome:
+        """The time that was given is over: only the watching ends; nothing more is sent."""
+        limit = f"the --timeout of {minutes(self._scope.limit_s or 0.0)} is over"
+        climb = self._climb
+        if climb is None:
+            reason = f"{limit} before the job was found; nothing was sent"
+            return self.outcome("unreachable", reason=reason, verdict="unknown", evidence=(reason,))
+        alive = standing(climb.family, climb.look.tree)
+        if any(kin.role == "trainer" for kin in alive):
+            reason = f"{limit}: no longer watched, nothing more is sent; the job may still finish"
+            return self.outcome("still_running", reason=reason, hint=AGAIN)
+        return self.outcome("unclean", reason=f"{limit} before the end was proved")
 
     async def interrupted(self) -> Outcome:
         """Tells what was sent and what still runs, from the last look; sends nothing."""

@@ -40,7 +40,8 @@ class Run(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """Everything one target's action works with."""
+    """Everything one target's action works with. `limit_s`: how long it may take in all, from
+    the connecting on; `until`: when that is over, by the clock."""
 
     run: Run
     target: Target
@@ -48,6 +49,12 @@ class Scope(Struct, frozen=True):
     clock: Clock
     teller: Teller
     log_fault: Callable[[str], str | None]
+    limit_s: float | None = None
+    until: float | None = None
+
+    def left(self) -> float | None:
+        """Seconds of the limit that are left; None without one."""
+        return None if self.until is None else max(0.0, self.until - self.clock.now())
 
     def fault(self, exc: Exception) -> dict[str, str]:
         """Tells a bug and keeps its traceback; the reason and hint of the outcome."""

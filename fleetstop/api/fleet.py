@@ -29,6 +29,7 @@ from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope
 from fleetstop.api.consent import agreed
 from fleetstop.api.machine import SystemClock, log_fault, operator
+from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Inventory, Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
 from fleetstop.core.report import Outcome, Report
@@ -158,13 +159,17 @@ class Fleet:
         limit: Sequence[str] = (),
         exclude: Sequence[str] = (),
         all_jobs: bool = False,
+        timeout: float | str | None = None,
+        break_lock: bool = False,
     ) -> Report:
         """Stops each target by its playbook. `force` consents to what may lose work,
         `graceful` refuses it; without either such rungs are asked for, or skipped.
 
         `max_loss` ("10m", or seconds): consent while the newest complete checkpoint is younger.
         `after_checkpoint`: waits for the next one, `at_most` so long, and ends the job then.
-        """
+        `timeout`: seconds, or `30m`, for each target from connecting on; then it gives up
+        watching and sends nothing more. `break_lock`: takes the lock of another live run."""
+        within_s = _limit(timeout)
         consent, terms = agreed(
             graceful=graceful,
             force=force,
@@ -187,6 +192,7 @@ class Fleet:
                 graceful=graceful,
                 signal=named,
                 dry_run=dry_run,
+                break_lock=break_lock,
             )
             for each in targets
         }
@@ -195,7 +201,7 @@ class Fleet:
             return await stop(scope, wishes[scope.target.name], self._desk)
 
         return await self._run(
-            "stop", words, targets, action, dry_run=dry_run, allowed=refusals.protected
+            "stop", words, targets, action, dry_run, refusals.protected, within_s
         )
 
     def _refused(self, words: Sequence[str], exc: Refused) -> Report:
@@ -246,7 +252,7 @@ class Fleet:
         exclude: Sequence[str] = (),
     ) -> Report:
         targets = self.select(words, purpose="status", match=match, limit=limit, exclude=exclude)
-        return await self._run("status", words, targets, status, dry_run=True)
+        return await self._run("status", words, targets, status, True)
 
     async def _run(
         self,
@@ -254,9 +260,9 @@ class Fleet:
         asked: Sequence[str],
         targets: Sequence[Target],
         action: Action,
-        *,
         dry_run: bool,
         allowed: Allowed = anything,
+        limit_s: float | None = None,
     ) -> Report:
         run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
         self._tell(
@@ -278,6 +284,7 @@ class Fleet:
             lambda target: self._site(target).turn,
             partial(log_fault, run.id),
             self._parallel,
+            limit_s,
         )
         try:
             outcomes = await crew.run_all(targets, action, allowed, exclusive=not dry_run)
@@ -308,6 +315,14 @@ class Fleet:
             if not self._listener_failed:
                 log_fault("listener", traceback.format_exc())
             self._listener_failed = True
+
+
+def _limit(timeout: float | str | None) -> float | None:
+    """In seconds; None for no limit."""
+    seconds = parse_duration(timeout) if isinstance(timeout, str) else timeout
+    if seconds is not None and not seconds > 0:
+        raise BadUsage(f"a timeout of {timeout} leaves no time", hint="leave it out, or give 30m")
+    return None if seconds in (None, FOREVER) else seconds
 
 
 def _stop_signal(name: str | None) -> str | None:

@@ -71,6 +71,12 @@ def status(**given: Any) -> int:
 @click.option("-p", "--playbook", metavar="NAME|FILE", help="Instead of the job's own.")
 @click.option("--ladder", metavar="RUNGS", help="Short form: 'INT/3m TERM/1m KILL:tree/30s'.")
 @click.option("--signal", metavar="NAME", help="The signal that makes this job save.")
+@click.option(
+    "--timeout", metavar="DURATION", help="Per target, in all; then it only stops watching."
+)
+@click.option(
+    "--break-lock", is_flag=True, help="Take the lock of another run, saying whose it was."
+)
 @click.option("--all-jobs", is_flag=True, help="All jobs of a container that has several.")
 @click.option("-y", "--yes", is_flag=True, hidden=True)  # no question that exists is harmless
 @selection

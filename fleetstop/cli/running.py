@@ -52,6 +52,8 @@ def run_stop(**given: Any) -> int:
             limit=given["limit"],
             exclude=given["exclude"],
             all_jobs=given["all_jobs"],
+            timeout=given["timeout"],
+            break_lock=given["break_lock"],
         )
 
     return _operate(given, work, table=False)

@@ -1,8 +1,9 @@
 """The lock and ledger directory's text into who holds it and what each trainer has heard.
 
 One file per run, written only by it. Lines: `header TEXT`, `stamp UPTIME`, `since UPTIME`,
-`send N SIGNAL LANDING UPTIME PID:START...`, `unsent N` (that signal was refused, in so many
-words, where it was to be sent), `done UPTIME`. Times are the host's /proc/uptime.
+`break UPTIME RUN` (that run's claims up to then hold no more), `send N SIGNAL LANDING UPTIME
+PID:START...`, `unsent N` (that signal was refused, in so many words, where it was to be sent),
+`done UPTIME`. Times are the host's /proc/uptime.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Sent(Struct, frozen=True):
 
 
 class RunFile(Struct, frozen=True):
-    """`since` None: its claim is not made up yet. `done`: it gave the lock back."""
+    """`since` None: its claim is not made up yet. `done`: it gave the lock back. `breaks`: whose
+    lock it broke, and when."""
 
     run: str
     header: str
@@ -40,6 +42,7 @@ class RunFile(Struct, frozen=True):
     stamp: float
     done: bool
     sends: tuple[Sent, ...]
+    breaks: tuple[tuple[str, float], ...] = ()
 
 
 class Ledger(Struct, frozen=True):
@@ -76,6 +79,7 @@ def parse_ledger(data: bytes) -> Ledger | None:
 def _run(name: str, lines: list[str]) -> RunFile:
     header, since, stamp, done = "", None, 0.0, False
     sends: list[Sent] = []
+    breaks: list[tuple[str, float]] = []
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "header":
@@ -85,11 +89,22 @@ def _run(name: str, lines: list[str]) -> RunFile:
             sends += _sent(name, rest.split())
         elif word == "unsent":
             sends = [each for each in sends if str(each.n) != rest]
+        elif word == "break":
+            when, _, whose = rest.partition(" ")
+            breaks += [(whose, at)] if (at := _seconds(when)) is not None else []
         elif (at := _seconds(rest)) is not None:
             stamp = max(stamp, at)
             since = at if word == "since" and since is None else since
             done = done or word == "done"
-    return RunFile(run=name, header=header, since=since, stamp=stamp, done=done, sends=tuple(sends))
+    return RunFile(
+        run=name,
+        header=header,
+        since=since,
+        stamp=stamp,
+        done=done,
+        sends=tuple(sends),
+        breaks=tuple(breaks),
+    )
 
 
 def _decoded(word: str) -> str:
@@ -130,9 +145,28 @@ def holder(ledger: Ledger) -> RunFile | None:
     return min(live, key=lambda each: (each.since or 0.0, each.run), default=None)
 
 
+def broken_by(ledger: Ledger, run: RunFile) -> RunFile | None:
+    """Who broke this run's lock, by a line that is not older than its claim."""
+    claimed = run.stamp if run.since is None else run.since
+    for each in ledger.runs:
+        if each.run != run.run and any(w == run.run and claimed <= at for w, at in each.breaks):
+            return each
+    return None
+
+
 def _live(ledger: Ledger, run: RunFile) -> bool:
+    return _signs_of_life(ledger, run) and broken_by(ledger, run) is None
+
+
+def _signs_of_life(ledger: Ledger, run: RunFile) -> bool:
     # a stamp of the future is nobody's sign of life (a second for the clock's two readings)
     return not run.done and -1.0 < ledger.uptime - run.stamp < STALE_S
+
+
+def keeps_broken(ledger: Ledger, run: RunFile) -> bool:
+    """Whether somebody whose lock this run broke still works: forgotten, it would hold it again."""
+    broken = {whose for whose, _ in run.breaks}
+    return any(each.run in broken and _signs_of_life(ledger, each) for each in ledger.runs)
 
 
 def heard_before(
@@ -169,6 +203,7 @@ def spent(ledger: Ledger, alive: frozenset[ProcessId], me: str) -> tuple[str, ..
         each.run
         for each in ledger.runs
         if each.run != me
-        and not _live(ledger, each)
+        and not _signs_of_life(ledger, each)
+        and not keeps_broken(ledger, each)
         and not any(set(sent.ids) & alive for sent in each.sends)
     )

@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from fleetstop.core import evidence as told
 from fleetstop.core import progress as trails
+from fleetstop.core.divergence import diverged
 from fleetstop.core.evidence import deafness
 from fleetstop.core.family import Family, Kin
-from fleetstop.core.joblog import LogTail
+from fleetstop.core.joblog import LogTail, shape
 from fleetstop.core.marks import Mark
 from fleetstop.core.motion import Motion, moved
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.progress import Progress
-from fleetstop.core.ranks import diverged
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.saving import saves_of
 
@@ -278,3 +278,13 @@ def _busy(kin: Kin, seen: _Seen) -> tuple[str, ...]:
         if seen.now.log is not None and seen.now.log.age_s >= OLD_LOG_S:
             said.append(f"the log has stood still for {told.span(seen.now.log.age_s)}")
     return tuple(said)
+
+
+def news(was: Judged, now: Judged) -> bool:
+    """Another verdict, or another account of it: the same sentences with other numbers are none."""
+    if now.verdict != was.verdict:
+        return True
+    old = {shape(text) for text in was.evidence}
+    return now.verdict != "saving" and any(
+        shape(text) not in old for text in now.evidence if not text.startswith("CPU")
+    )

@@ -7,6 +7,7 @@ import contextlib
 import re
 import secrets
 import shlex
+from collections.abc import Callable
 from importlib import resources
 
 from fleetstop.core.commands import Answer, Command
@@ -60,6 +61,12 @@ class FramedShell:
         self._turn = asyncio.Lock()
         self._unread: bytes | None = None
         self._given_up: str | None = None
+        self._over = False
+
+    @property
+    def ended(self) -> bool:
+        """Its far end is over, or out of reach for good."""
+        return self._over
 
     @property
     def given_up(self) -> bool:
@@ -95,6 +102,9 @@ class FramedShell:
             try:
                 async with asyncio.timeout(command.deadline_s):
                     return await self._frame(command)
+            except ConnectionLost:
+                self._over = True
+                raise
             except TimeoutError as exc:
                 late = f"no answer to '{command.verb}' within {command.deadline_s:g} s"
                 raise self._give_up(late) from exc
@@ -185,3 +195,13 @@ class ShellEnded(ConnectionLost):
         self.status = status
         self.said = said
         self.out = out
+
+
+class Current:
+    """Whichever shell is the current one: who holds this never holds a given-up one."""
+
+    def __init__(self, which: Callable[[], FramedShell]) -> None:
+        self._which = which
+
+    async def run(self, command: Command) -> Answer:
+        return await self._which().run(command)

@@ -8,10 +8,11 @@ import re
 import time
 from pathlib import Path
 
-from fleetstop.core.commands import Answer, Command
+from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
+    ConnectionLost,
     ContainerFrozen,
     CouldNotLook,
     FrameTimedOut,
@@ -30,11 +31,13 @@ from fleetstop.remote.container import (
 from fleetstop.remote.dry_run import ASKS, DryShell
 from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.rootless import Rootless
-from fleetstop.remote.shell import FramedShell
+from fleetstop.remote.shell import Current, FramedShell
 from fleetstop.remote.ssh import Connection, Tunnels, connect
 
 FAILED_S = 5.0
 NO_WAY_S = 60.0
+ANSWERS_S = 5.0
+"""A connection over which not even a fresh shell answers so soon is taken for stalled."""
 AT_ONCE = 3
 """Targets of one host worked on at once: two channels each stay under sshd's MaxSessions, and
 a pct call costs a core for up to a second."""
@@ -48,6 +51,7 @@ class Site:
         self._tunnels = tunnels
         self._ssh_config = ssh_config
         self._connection: Connection | None = None
+        self._before = 0
         self._connecting = asyncio.Lock()
         self._failed: HostUnreachable | None = None
         self._failed_at = 0.0
@@ -57,7 +61,7 @@ class Site:
 
     @property
     def ssh_connections(self) -> int:
-        return self._connection.connections if self._connection else 0
+        return self._before + (self._connection.connections if self._connection else 0)
 
     async def connection(self) -> Connection:
         """Made on first use, and anew when it was lost. A host that was down a moment ago is
@@ -66,6 +70,7 @@ class Site:
             if self._failed is not None and self._now() - self._failed_at < FAILED_S:
                 raise self._failed
             if self._connection is None or self._connection.lost:
+                self._forget()
                 try:
                     self._connection = await connect(
                         self.host, tunnels=self._tunnels, ssh_config=self._ssh_config
@@ -78,6 +83,17 @@ class Site:
     def now(self) -> float:
         return self._now()
 
+    def _forget(self) -> None:
+        if self._connection is not None:
+            self._before += self._connection.connections
+            self._connection.abort()
+            self._connection = None
+
+    def drop(self, stalled: Connection) -> None:
+        """For all targets of the host: who still uses it is told that it is lost."""
+        if self._connection is stalled:
+            self._forget()
+
     async def place(self, vmid: int | None, *, dry_run: bool) -> SitePlace:
         connection = await self.connection()
         return SitePlace(self, connection, await open_shell(connection, self.host), vmid, dry_run)
@@ -85,16 +101,6 @@ class Site:
     async def close(self) -> None:
         if self._connection is not None:
             await self._connection.close()
-
-
-class _Outside:
-    """Whichever host shell is the current one: who holds this never holds a given-up one."""
-
-    def __init__(self, place: SitePlace) -> None:
-        self._place = place
-
-    async def run(self, command: Command) -> Answer:
-        return await self._place.outside.shell.run(command)
 
 
 class SitePlace:
@@ -113,8 +119,11 @@ class SitePlace:
         self._second: HostShell | None = None
         self._no_way: CouldNotLook | None = None
         self._no_way_at = 0.0
-        self._rootless = Rootless(_Outside(self), self._rights)
+        self._current = Current(lambda: self.outside.shell)
+        self._rootless = Rootless(self._current, self._rights)
         self._entering = asyncio.Lock()
+        self._left: list[ProcessId] = []
+        self._left_inside: list[ProcessId] = []
         self.pct_calls = 0
 
     @property
@@ -131,7 +140,7 @@ class SitePlace:
 
     @property
     def host(self) -> Shell:
-        way = _Outside(self) if self._vmid is None or self.has_root else self._rootless
+        way = self._current if self._vmid is None or self.has_root else self._rootless
         return DryShell(way) if self._dry else way
 
     @property
@@ -163,6 +172,58 @@ class SitePlace:
         found = frozenset(out for out, pid in self._rootless.inner.items() if pid in inside)
         self.hanging |= found
         return found
+
+    async def again(self) -> bool:
+        """The connection first, then the shells: what still answers is kept. See ports.Place."""
+        if not self._connection.lost and await self._answers():
+            return False
+        self._site.drop(self._connection)
+        connection = await self._site.connection()
+        try:
+            outside = await open_shell(connection, self._site.host)
+        except (ConnectionLost, FrameTimedOut):
+            self._site.drop(connection)
+            raise
+        async with self._entering:
+            self._leave(*self._opened)
+            second = [self._second] if self._second is not None else []
+            self._left += [ProcessId(each.pid, each.start) for each in (self.outside, *second)]
+            self._opened, self._second, self._no_way = [], None, None
+            self._connection, self.outside = connection, outside
+        await self._end_those_left()
+        return True
+
+    async def _answers(self) -> bool:
+        """Whether this connection still carries anything; then a fresh host shell where ours is
+        over. Our own shell may just be busy: that it does not answer at once says nothing."""
+        try:
+            await self._connection.run("true", deadline_s=ANSWERS_S)
+            if self.outside.shell.given_up or self.outside.shell.ended:
+                old = ProcessId(self.outside.pid, self.outside.start)
+                self.outside = await open_shell(self._connection, self._site.host)
+                self._left.append(old)
+        except (ConnectionLost, FrameTimedOut):
+            return False
+        # one that has ended is opened anew when it is needed; one that hangs is left to `close`
+        over = [each for each in self._opened if each.shell.ended]
+        self._opened = [each for each in self._opened if each not in over]
+        self._leave(*over)
+        await self._end_those_left()
+        return True
+
+    def _leave(self, *shells: InsideShell) -> None:
+        self._left += [each.attach for each in shells if each.attach.start]
+        # without root on the host only its number in the container is known
+        unattached = [each for each in shells if each.start and not each.attach.start]
+        self._left_inside += [ProcessId(each.pid, each.start) for each in unattached]
+
+    async def _end_those_left(self) -> None:
+        """Given-up shells must not be able to signal later."""
+        while self._left:
+            last = self._left[-1]
+            words = (str(last.pid), str(last.start))
+            await self.outside.shell.run(Command("endtree", words))
+            self._left.remove(last)
 
     @property
     def inside_pid(self) -> int | None:
@@ -230,8 +291,7 @@ class SitePlace:
 
     async def close(self) -> None:
         """Leaves nothing behind: given-up shells are ended from the host, by identity."""
-        stuck: list[ProcessId] = []
-        lost: list[ProcessId] = []
+        stuck, lost = list(self._left), list(self._left_inside)
         for inside in self._opened:
             with contextlib.suppress(CouldNotLook):
                 await inside.shell.close()

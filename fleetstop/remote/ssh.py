@@ -94,6 +94,10 @@ class Connection:
         """Takes two seconds at the most, whatever the other side does."""
         await _close([self._login.conn, *(self._tunnels.take() if self._tunnels else ())])
 
+    def abort(self) -> None:
+        """At once: it is lost or stalled, and nothing waits for it any more."""
+        self._login.conn.abort()
+
     async def _finish(self, channel: Channel, stdin: bytes | None) -> Completed:
         try:
             if stdin:

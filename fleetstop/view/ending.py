@@ -191,7 +191,8 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
 def _force_could_help(outcome: Outcome) -> bool:
     named = "--force" in (outcome.hint or "")
     ends = outcome.result == "still_running" or _lacks_consent(outcome)
-    return ends and not outcome.interrupted and not named and not _lossy(outcome.signals)
+    left_alone = outcome.interrupted or (outcome.result == "still_running" and outcome.hint)
+    return ends and not left_alone and not named and not _lossy(outcome.signals)
 
 
 def _lacks_consent(outcome: Outcome) -> bool:

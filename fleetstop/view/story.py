@@ -245,6 +245,9 @@ def _acted(event: e.Event, chapter: Chapter) -> str | None:
             sent = f"{redact.safe(event.signal)} was sent to {words.pids(event.pids)}{ago}"
             by = f"by run {redact.safe(event.by_run)}"
             text = f"{sent} {by}; not repeated, waiting {words.patience(event.wait_s)}"
+        case e.Reconnected():
+            took = words.elapsed(event.seconds)
+            text = f"the connection to {redact.text(event.host)} was lost; re-made in {took}"
         case e.RungSkipped():
             text = f"{redact.safe(event.signal)} skipped: {redact.text(event.reason)}"
         case e.CheckpointVerified():

@@ -87,9 +87,19 @@ class Stage:
         dry_run: bool = False,
         desk: Desk | None = None,
         terms: Terms | None = None,
+        break_lock: bool = False,
+        timeout_s: float | None = None,
     ) -> Outcome:
-        wish = Wish(playbook=how, consent=consent, terms=terms or Terms(), dry_run=dry_run)
-        return await stop(self.scope, wish, desk)
+        until = None if timeout_s is None else self.host.clock.now() + timeout_s
+        scope = msgspec.structs.replace(self.scope, limit_s=timeout_s, until=until)
+        wish = Wish(
+            playbook=how,
+            consent=consent,
+            terms=terms or Terms(),
+            dry_run=dry_run,
+            break_lock=break_lock,
+        )
+        return await stop(scope, wish, desk)
 
     def lock(self) -> Lock:
         return Lock(self.world.host, self.run, self.scope.target.vmid, self.host.clock)

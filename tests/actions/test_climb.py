@@ -12,6 +12,7 @@ from fleetstop.errors import (
     ConnectionLost,
     FleetstopError,
     FrameTimedOut,
+    HostUnreachable,
     PrivilegeMissing,
     RemoteFailed,
 )
@@ -50,6 +51,27 @@ def test_a_polite_job_hears_one_signal_saves_and_is_told_of_step_by_step() -> No
         exits = [(each.pid, each.role) for each in stage.of(events.MemberExited)]
         assert exits == [(10, "trainer"), (5, "wrapper")]
         assert host.ledgers == {}
+
+    asyncio.run(story())
+
+
+def test_an_end_is_told_before_the_next_look_at_everything() -> None:
+    """A look takes its time, in a big container more than the end may stay untold."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host)
+        untold: list[bool] = []
+
+        def note(_: Command) -> None:
+            gone = trainer.pid not in host.procs
+            untold.append(gone and not stage.of(events.MemberExited))
+
+        stage.world.host.before("look", *[note] * 50)
+        await stage.stop()
+        assert len(untold) > 5
+        assert not any(untold)
 
     asyncio.run(story())
 
@@ -239,7 +261,8 @@ def test_an_interruption_whose_answer_never_came_is_told_as_a_doubt() -> None:
 
         async def lost() -> None:
             await gate()
-            raise ConnectionLost("gone")
+            stage.world.no_way_back = HostUnreachable("no route")
+            stage.world.cut()
 
         stage.world.host.after("send", lambda _: lost())
         work = asyncio.ensure_future(stage.stop())
@@ -327,11 +350,8 @@ def test_a_connection_lost_in_the_send_is_a_doubt_and_unreachable(error: Fleetst
         host = FakeHost()
         trainer = a_job(host)
         stage = Stage(host)
-
-        def lose(_: Command) -> None:
-            raise error
-
-        stage.world.host.after("send", lose)
+        stage.world.no_way_back = HostUnreachable("no route to pve1")
+        stage.world.host.after("send", lambda _: stage.world.cut(error))
         outcome = await stage.stop()
         assert (outcome.result, outcome.verdict) == ("unreachable", "unknown")
         assert outcome.findings == (
@@ -346,13 +366,11 @@ def test_a_connection_lost_in_the_send_is_a_doubt_and_unreachable(error: Fleetst
 def test_the_next_run_after_a_lost_answer_repeats_nothing() -> None:
     async def story() -> None:
         host = FakeHost()
-        trainer = a_job(host, Trainer(host, takes_s=45.0))
+        trainer = a_job(host, Trainer(host, takes_s=100.0))
         first, second = Stage(host, "run1"), Stage(host, "run2")
 
-        def lose(_: Command) -> None:
-            raise ConnectionLost("lost")
-
-        first.world.host.after("send", lose)
+        first.world.no_way_back = HostUnreachable("no route to pve1")
+        first.world.host.after("send", lambda _: first.world.cut())
         await first.stop()
         outcome = await second.stop()
         (watched,) = second.of(events.WatchedOn)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from fleetstop.core.ledger import (
     Heard,
     Ledger,
+    broken_by,
     heard_before,
     holder,
+    keeps_broken,
     parse_ledger,
     spent,
     undecided,
@@ -165,3 +167,39 @@ def test_only_what_nobody_alive_needs_is_forgotten() -> None:
         me="since 290; stamp 299",
     )
     assert spent(found, frozenset({OTHER}), "me") == ("gone",)
+
+
+def _holder(found: Ledger) -> str | None:
+    first = holder(found)
+    return first.run if first else None
+
+
+def test_a_broken_claim_holds_nothing_and_a_later_one_of_the_same_run_does() -> None:
+    held = "header a; stamp 99; since 80"
+    breaker = "header b; stamp 99; break 90 a; since 90.1"
+    found = ledger(100.0, a=held, b=breaker)
+    assert _holder(found) == "b"
+    assert [each.run for each in found.runs if broken_by(found, each)] == ["a"]
+    # it came back when the other had left
+    anew = "header a; stamp 80; since 80; header a; stamp 95; since 95"
+    assert _holder(ledger(100.0, a=anew, b=breaker)) == "b"
+    assert _holder(ledger(100.0, a=anew, b=f"{breaker}; done 94")) == "a"
+    # a claim that was only half made when it was broken
+    assert not undecided(ledger(100.0, a="header a; stamp 89", b=breaker), "b")
+    assert undecided(ledger(100.0, a="header a; stamp 91", b=breaker), "b")
+
+
+def test_who_broke_a_lock_is_remembered_as_long_as_the_other_works() -> None:
+    breaker = "header b; stamp 60; break 50 a; since 50.1; done 61"
+    lives = ledger(100.0, a="header a; stamp 99; since 40", b=breaker)
+    assert spent(lives, frozenset(), "me") == ()
+    assert _holder(lives) is None
+    assert [keeps_broken(lives, each) for each in lives.runs] == [False, True]
+    silent = ledger(100.0, a="header a; stamp 60; since 40", b=breaker)
+    assert spent(silent, frozenset(), "me") == ("a", "b")
+
+
+@pytest.mark.parametrize("line", ["break", "break x a", "break inf a", "break 95"])
+def test_a_broken_line_breaks_nothing(line: str) -> None:
+    text = f"header b; stamp 99; {line}; since 98"
+    assert _holder(ledger(100.0, a="header a; stamp 99; since 80", b=text)) == "a"

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.signals import NUMBERS
+from fleetstop.errors import ConnectionLost, FleetstopError
 from fleetstop.ports import Shell
 from tests.fakes.fake_place import FakeClock, FakePlace
 from tests.fakes.fake_shell import FakeShell
@@ -114,6 +115,7 @@ class WorldShell(FakeShell):
         self._one = asyncio.Lock()
         self._before: dict[str, list[Hook]] = defaultdict(list)
         self._after: dict[str, list[Hook]] = defaultdict(list)
+        self.lost: FleetstopError | None = None
 
     def before(self, verb: str, *hooks: Hook) -> None:
         self._before[verb] += hooks
@@ -132,6 +134,8 @@ class WorldShell(FakeShell):
     async def run(self, command: Command) -> Answer:
         async with self._one:
             await asyncio.sleep(0)
+            if self.lost is not None:
+                raise self.lost
             if self._replies[command.verb]:
                 return await super().run(command)
             self.commands.append(command)
@@ -161,6 +165,16 @@ class WorldPlace(FakePlace):
         self._world = host
         self.host: WorldShell = WorldShell(host)
         self.within: WorldShell = WorldShell(host)
+
+    def cut(self, error: FleetstopError | None = None) -> None:
+        """The connection goes away: every frame from now on fails, until `again`."""
+        self.host.lost = self.within.lost = error or ConnectionLost("pve1: the connection was lost")
+        raise self.host.lost
+
+    async def again(self) -> bool:
+        made = await super().again()
+        self.host.lost = self.within.lost = None
+        return made
 
     async def inside(self) -> Shell:
         self.frozen = self._world.frozen
@@ -367,7 +381,9 @@ class FakeHost:
 
     def _claim(self, words: tuple[str, ...]) -> Answer:
         lines = self.ledgers.setdefault(words[0], {}).setdefault(words[1], [])
-        lines += [f"header {words[2]}", f"stamp {self.uptime}", f"since {self.uptime}"]
+        lines += [f"header {words[2]}", f"stamp {self.uptime}"]
+        lines += [f"break {self.uptime} {each}" for each in words[3:]]
+        lines += [f"since {self.uptime}"]
         self.clock.advance(0.01)
         return _text("")
 
@@ -385,7 +401,10 @@ class FakeHost:
         return _text("")
 
     def _stamp(self, words: tuple[str, ...]) -> Answer:
-        return self._note(words[0], words[1], f"stamp {self.uptime}")
+        if words[2:] and int(self.clock.now()) > int(words[2]):
+            return Answer(status=13, data=b"")
+        noted = self._note(words[0], words[1], f"stamp {self.uptime}")
+        return noted if noted.status else _text(f"{self.uptime}\n")
 
     def _done(self, words: tuple[str, ...]) -> Answer:
         return self._note(words[0], words[1], f"done {self.uptime}")

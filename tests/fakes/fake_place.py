@@ -26,8 +26,18 @@ class FakePlace:
         self.hanging: frozenset[int] = frozenset()
         self.hangs_on: frozenset[int] = frozenset()
         self._inside_pid = inside_pid
+        self.ways_back: list[FleetstopError | None] = []
+        self.no_way_back: FleetstopError | None = None
+        self.taken_up = 0
 
-    async def unstick(self) -> frozenset[int]:
+    async def again(self) -> bool:
+        self.taken_up += 1
+        error = self.ways_back.pop(0) if self.ways_back else self.no_way_back
+        if error is not None:
+            raise error
+        return True
+
+    async def unstick(self) -> frozenset[int] | None:
         self.hanging |= self.hangs_on
         return self.hangs_on
 

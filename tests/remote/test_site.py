@@ -18,6 +18,7 @@ import pytest
 from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Host
 from fleetstop.errors import (
+    ConnectionLost,
     ContainerFrozen,
     ContainerMissing,
     FrameTimedOut,
@@ -362,6 +363,89 @@ def test_a_cancelled_entry_leaves_nothing(lab: Lab, vmid: int) -> None:
         play(lab, vmid, story)
     finally:
         lab.set_pct_cost(0)
+
+
+# ------------------------------------------------------------------------------- taken up again
+
+
+def test_over_a_sound_connection_only_what_is_over_is_opened_anew(lab: Lab, vmid: int) -> None:
+    connections = lab.connections()
+
+    async def story(place: SitePlace) -> None:
+        first, inside = place.own_pid, await place.inside()
+        assert await place.again() is False
+        assert (place.own_pid, place.pct_calls) == (first, 1)
+        os.kill(place._opened[0].attach.pid, 9)
+        with pytest.raises(ConnectionLost):
+            await inside.run(Command("hello"))
+        with pytest.raises(FrameTimedOut):
+            await place.host.run(Command("watch", ("2000",), deadline_s=0.2))
+        assert await place.again() is False
+        assert place.own_pid != first
+        assert not Path(f"/proc/{first}").exists()  # ended by identity, not left to itself
+        assert (await place.host.run(Command("hello"))).status == 0
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+        assert place.pct_calls == 2
+
+    play(lab, vmid, story)
+    assert lab.connections() - connections == 1
+
+
+def test_over_a_lost_connection_all_is_opened_anew_and_the_old_shells_are_ended(
+    lab: Lab, vmid: int
+) -> None:
+    async def story(place: SitePlace) -> None:
+        await place.inside()
+        old = [place.own_pid, place._opened[0].attach.pid]
+        sshd = _parent(old[0])
+        os.kill(sshd, 19)  # sshd is silent: its shells know nothing of that
+        try:
+            assert await place.again() is True
+            # dead, though their parent cannot reap them now
+            deadline = time.monotonic() + 5
+            while left := [each for each in old if _state(each) not in ("", "Z")]:
+                assert time.monotonic() < deadline, left
+                await asyncio.sleep(0.05)
+            assert (await place.host.run(Command("hello"))).status == 0
+            assert (await (await place.inside()).run(Command("hello"))).status == 0
+            assert (place.pct_calls, place.ssh_connections) == (2, 2)
+        finally:
+            os.kill(sshd, 18)
+
+    play(lab, vmid, story)
+
+
+def _state(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_two_targets_of_a_host_share_the_new_connection(lab: Lab) -> None:
+    before = lab.connections()
+
+    async def story() -> None:
+        site = Site(host_of(lab), Tunnels())
+        try:
+            places = [await site.place(None, dry_run=False) for _ in range(2)]
+            sshd = _parent(places[0].own_pid)
+            os.kill(sshd, 9)
+            for each in places:
+                with pytest.raises(ConnectionLost):
+                    await each.host.run(Command("hello"))
+            assert await asyncio.gather(*(each.again() for each in places)) == [True, True]
+            for each in places:
+                assert (await each.host.run(Command("hello"))).status == 0
+                await each.close()
+        finally:
+            await site.close()
+
+    asyncio.run(asyncio.wait_for(story(), 40))
+    assert lab.connections() - before == 2
 
 
 # ---------------------------------------------------------------------------- without being root

@@ -299,6 +299,54 @@ LOST: list[e.AnyEvent] = [
 ]  # fmt: skip
 
 
+RECONNECTED: list[e.AnyEvent] = [
+    *POLITE[:6],
+    e.Reconnected(at=at("14:02:24"), target=T, host="pve1", seconds=2.4),
+    *POLITE[7:],
+]
+
+TIMED_OUT: list[e.AnyEvent] = [
+    started(),
+    located(),
+    sent("14:02:11"),
+    held("14:02:14", "saving", "step_41212.tmp 2.1 GiB, growing"),
+    *finished(
+        "14:03:10", "still_running", verdict="saving", seconds=60.0, signals=(record(),),
+        reason="the --timeout of 60 s is over: no longer watched, nothing more is sent; "
+        "the job may still finish",
+        hint="run the same command again: it watches on and repeats nothing",
+    ),
+]  # fmt: skip
+
+BROKE = (
+    "broke the lock of ann@desk (run 27c244bb, since 95 s ago); "
+    "what it sends in the next 10 s counts"
+)
+LOCK_BROKEN: list[e.AnyEvent] = [
+    started(),
+    e.Finding(at=at("14:02:11"), target=T, text=BROKE),
+    located(),
+    e.WatchedOn(
+        at=at("14:02:21"), target=T, signal="INT", pids=(26982,), by_run="27c244bb", ago_s=104.0,
+        wait_s=180.0,
+    ),
+    *exits("14:02:29", TRAINER, WRAPPER),
+    saved("14:02:31"),
+    *finished("14:02:36", "stopped", checkpoint=kept(), seconds=25.2, findings=(BROKE,)),
+]  # fmt: skip
+
+LOCK_TAKEN: list[e.AnyEvent] = [
+    started(),
+    located(),
+    sent("14:02:11"),
+    *finished(
+        "14:05:11", "still_running", verdict="busy", seconds=180.0, signals=(record(),),
+        reason="run 9b1d00c2 has taken the lock over; nothing more is sent",
+        hint="it is up to bob@laptop now",
+    ),
+]  # fmt: skip
+
+
 def unclean(reason: str, *evidence: str, checkpoint: bool = False) -> list[e.AnyEvent]:
     return [
         started(),

@@ -129,19 +129,24 @@ detail() {
 }
 
 # watch MS[/EVERY_MS] PID:START... : answers at once when one is no longer the same or dead, else after MS
+# Once a second each is read in full; in between one that has its stdout open is alive (whoever
+# exits closes it first; the link is not followed, it may lead to a network that hangs).
 watch() {
   left=${1%/*}; step=100; case $1 in */*) step=${1#*/} ;; esac; shift
   f=00$((step % 1000)); f=$((step / 1000)).${f#"${f%???}"}
+  full=0
   while :; do
     changed=
     for i; do
+      [ "$full" -gt 0 ] && [ -L "/proc/${i%%:*}/fd/1" ] && continue
       state=; dead=; same "${i%%:*}" "${i#*:}"; c=$?
       case $c$dead in 0) ;; *) echo "$i $c $state"; changed=yes ;; esac
     done
     [ -n "$changed" ] && return 0
     [ "$left" -gt 0 ] || return 0
+    [ "$full" -gt 0 ] || full=1000
     nap "$f" || return 8
-    left=$((left - step))
+    left=$((left - step)); full=$((full - step))
   done
 }
 
@@ -172,8 +177,9 @@ runfile() {
   f=$d/$2; [ -f "$f" ] && [ ! -L "$f" ] && [ -O "$f" ] || return 20
 }
 
-claim() { # target run header
-  case $2 in */*|.*|'') return 2 ;; esac
+# claim TARGET RUN HEADER [BROKEN] : the run BROKEN holds the lock no more by what it claimed up to now
+claim() {
+  for r in "$2" ${4+"$4"}; do case $r in */*|.*|'') return 2 ;; esac; done
   for again in again again last; do
     ledgerdir "$1" make || return
     f=$d/$2; uptime || return 20
@@ -190,6 +196,7 @@ claim() { # target run header
     [ $again = again ] || return 20
   done
   uptime || return 20
+  [ $# -lt 4 ] || printf 'break %s %s\n' "$up" "$4" >>"$f" || return 20
   since=$up
   printf 'since %s\n' "$since" >>"$f" || return 20
   # until the clock ticks: whoever the next look does not show will then have a later `since`
@@ -209,13 +216,19 @@ ledger() { # target
     set -- "$@" "$f"
   done
   [ $# -gt 0 ] || return 0
-  grep -sHa '' "$@"
+  # a long run has thousands of stamps: only those of the last half minute are a sign of life
+  n=${up%.*}; live=$((n + 1)); k=32
+  while [ $k -gt 0 ]; do k=$((k - 1)); live="$live|$((n - k))"; done
+  grep -sHaE "^(stamp ($live)[.]|[^s]|s[^t])" "$@"
   [ $? -le 2 ]
 }
 
-stamp() { # target run
+stamp() { # target run [latest] : a stamp that comes late must not bring an old claim to life
   runfile "$1" "$2" || return
-  uptime && printf 'stamp %s\n' "$up" >>"$f" || return 20
+  uptime || return 20
+  [ -z "$3" ] || [ "${up%.*}" -le "$3" ] || return 13
+  printf 'stamp %s\n' "$up" >>"$f" || return 20
+  echo "$up"
 }
 
 done_() { # target run
