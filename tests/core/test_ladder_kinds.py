@@ -81,6 +81,21 @@ terms = st.builds(
 )
 
 
+def climbed(
+    world: Wild, playbook: Playbook, consent: Consent, said: Terms, *, refuses: bool = False
+) -> list[Moment]:
+    """A limited consent gets a hold of half an hour where the playbook has none (the stories
+    tell that); here it is a short one, since half-blind looks make every file seem to grow."""
+    if playbook.hold is None and said.limited and consent == "absent":
+        playbook = Playbook(
+            name=playbook.name,
+            ladder=playbook.ladder,
+            lossless=playbook.lossless,
+            hold=Hold(saving_s=3.0, stopping_s=2.0, moving_s=4.0),
+        )
+    return run(world, playbook, consent, terms=said, refuses=refuses)
+
+
 def rung_of(moment: Moment, send: Send) -> Rung:
     return moment.after.playbook.ladder[send.rung]
 
@@ -113,7 +128,7 @@ def test_only_living_family_and_never_pid_one(
     world: Wild, playbook: Playbook, consent: Consent, said: Terms, refuses: bool
 ) -> None:
     fixed = {kin.id for kin in world.family().members}
-    for moment in run(world, playbook, consent, terms=said, refuses=refuses):
+    for moment in climbed(world, playbook, consent, said, refuses=refuses):
         for send in moment.sends:
             assert send.recipients
             for kin in send.recipients:
@@ -132,7 +147,7 @@ def test_nothing_lossy_without_its_consent(
 ) -> None:
     heard: set[ProcessId] = set()
     arrived = False
-    for moment in run(world, playbook, consent, terms=said):
+    for moment in climbed(world, playbook, consent, said):
         arrived |= any(isinstance(s, Arrived) and s.name is not None for s in moment.steps)
         for send in moment.sends:
             if said.after_checkpoint:
@@ -165,7 +180,7 @@ def test_lossless_no_trainer_is_asked_twice_unless_the_rung_says_so(
 ) -> None:
     gentle = Playbook(name="l", ladder=playbook.ladder, lossless=True, hold=playbook.hold)
     heard: set[ProcessId] = set()
-    for moment in run(world, gentle, consent, terms=said):
+    for moment in climbed(world, gentle, consent, said):
         for send in moment.sends:
             rung, now = rung_of(moment, send), heard_by(moment, send)
             assert not heard & now or (rung.again and rung.lossless)
@@ -177,7 +192,7 @@ def test_lossless_no_trainer_is_asked_twice_unless_the_rung_says_so(
 def test_no_send_while_a_member_saves(
     world: Wild, playbook: Playbook, consent: Consent, said: Terms
 ) -> None:
-    moments = run(world, playbook, consent, terms=said)
+    moments = climbed(world, playbook, consent, said)
     last_sent = -1.0
     for number, moment in enumerate(moments):
         if not moment.sends:
@@ -206,7 +221,7 @@ def names(send: Send) -> tuple[str, str]:
 def test_two_calm_looks_come_before_every_send(
     world: Wild, playbook: Playbook, consent: Consent, said: Terms
 ) -> None:
-    moments = run(world, playbook, consent, terms=said)
+    moments = climbed(world, playbook, consent, said)
     last_sent = -1.0
     for number, moment in enumerate(moments):
         if moment.sends and moment.after.hold is not None:
@@ -221,7 +236,7 @@ def test_it_ends_within_its_waits_and_the_time_of_its_questions(
     world: Wild, playbook: Playbook, consent: Consent, said: Terms
 ) -> None:
     grows_for = world.grows_until - world.now
-    moments = run(world, playbook, consent, terms=said)
+    moments = climbed(world, playbook, consent, said)
     pairs = itertools.pairwise(moments)
     asking = sum(b.at - a.at for a, b in pairs if any(isinstance(s, Ask) for s in a.steps))
     # after an answer, or a withdrawal, two looks again; an unseen await waits for 10 s
@@ -231,8 +246,6 @@ def test_it_ends_within_its_waits_and_the_time_of_its_questions(
     more = questions * 4 * (CALM_S + LATE_S) + awaits * (10.0 + 1.0 + LATE_S)
     hold = Playbook(name="b", ladder=ladder.ladder, hold=moments[0].after.hold)
     limit = bound(hold, grows_for) + more
-    if hold.hold is not None and hold.hold.saving_s > 100:
-        return  # the hold of a limited consent: half an hour, told by stories
     assert moments[-1].at - moments[0].at - asking <= limit
 
 
