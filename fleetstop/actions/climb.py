@@ -8,9 +8,11 @@ from typing import assert_never
 
 from fleetstop import events
 from fleetstop.actions import looks
+from fleetstop.actions.blackbox import BlackBoxes
 from fleetstop.actions.files import JobFiles
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.lock import Answered, Lock
+from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
@@ -55,6 +57,7 @@ class Climb:
         self.look = Look(at=scene.at, tree=scene.tree, real=scene.real)
         self.judged: Judged | None = None
         self.files = JobFiles(scope, scene)
+        self._boxes = BlackBoxes(scope, smi=ladder.playbook.gpus_from == "nvidia-smi")
         self.log_at_signal: LogTail | None = None
         self.listing_at_signal: Listing | Unseen | None = None
         self.listing_at_first: Listing | Unseen | None = None
@@ -167,6 +170,9 @@ class Climb:
         place = self._scope.place
         if self._scope.target.vmid is not None and await place.is_frozen():
             raise place.frozen_error()
+        if await self._boxes.wanted(send, self.family, self.look.tree, self.judged):
+            return
+        snapshot(self._scope, f"before {send.signal}", self.family, self.look.tree, self.judged)
         answered = await self._out(send)
         if answered.heard:
             self.ladder = heard_meanwhile(self.ladder, answered.heard)

@@ -18,6 +18,7 @@ from fleetstop.actions.present import (
     newest_record,
     outcome_of,
 )
+from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family
 from fleetstop.core.inventory import Job, Match
@@ -94,7 +95,7 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
     second = Look(at=scope.clock.now(), tree=tree, real=scene.real)
     marks = await _heard(scope, scene, tree)
     job = scope.target.job
-    return {
+    judged = {
         family: judge(
             first,
             second,
@@ -105,6 +106,9 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
         )
         for family in scene.found.families
     }
+    for family, each in judged.items():
+        snapshot(scope, "found", family, tree, each)
+    return judged
 
 
 async def _heard(scope: Scope, scene: Scene, tree: ProcessTree) -> dict[ProcessId, Mark]:

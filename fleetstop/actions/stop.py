@@ -26,6 +26,7 @@ from fleetstop.actions.present import (
     outcome_of,
 )
 from fleetstop.actions.saved import checkpoint
+from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
@@ -75,6 +76,7 @@ async def stop(scope: Scope, wish: Wish) -> Outcome:
         # a bug is this target's outcome; what was sent by then must not be lost with it
         outcome = attempt.outcome("fault", **scope.fault(exc))
     finally:
+        attempt.keep("end")
         await attempt.let_go()
     return _finish(scope, outcome, started)
 
@@ -130,6 +132,7 @@ class _Attempt:
             events.Located,
             **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
         )
+        self.keep("found")
         self._tell_gaps(scene)
         if self._wish.dry_run:
             return self._planned(scene, ladder)
@@ -253,6 +256,12 @@ class _Attempt:
         result: Result = "still_running" if climb else "refused"
         said = f"interrupted; sent: {', '.join(sent) or 'nothing'}; the job may still finish"
         return msgspec.structs.replace(self.outcome(result, reason=said), interrupted=True)
+
+    def keep(self, moment: str) -> None:
+        """The last look in full, for the history."""
+        if self._climb is not None:
+            climb = self._climb
+            snapshot(self._scope, moment, climb.family, climb.look.tree, climb.judged)
 
     async def let_go(self) -> None:
         """Gives the lock back, also after an interruption; bounded, and never an error."""

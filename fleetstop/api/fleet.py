@@ -27,6 +27,7 @@ from fleetstop.actions.status import status
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope
 from fleetstop.api.machine import SystemClock, log_fault, operator
+from fleetstop.api.past import Records, records_directory
 from fleetstop.core.inventory import Inventory, Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
 from fleetstop.core.report import Outcome, Report
@@ -55,7 +56,9 @@ class Fleet:
         ssh_config: Path | None = None,
         parallel: int = 20,
         named: str | None = None,
+        history: Path | None = None,
     ) -> None:
+        """`history`: the directory where each run leaves its record; None: it leaves none."""
         self.inventory = inventory
         self._named = named
         self._emit = emit
@@ -65,6 +68,7 @@ class Fleet:
         self._sites: dict[tuple[object, ...], Site] = {}
         self._listener_failed = False
         self._tunnels = Tunnels()
+        self._records = Records(history)
 
     @classmethod
     def load(
@@ -74,8 +78,10 @@ class Fleet:
         emit: Emit = _nobody,
         ssh_config: Path | None = None,
         parallel: int = 20,
+        record: bool = True,
     ) -> Fleet:
-        """Reads the inventory at `path`, or where the README says it is looked for.
+        """Reads the inventory at `path`, or where the README says it is looked for. `record`:
+        each run leaves its record in the user's state directory.
 
         Raises BadConfig with file, line and path of the first mistake.
         """
@@ -86,7 +92,15 @@ class Fleet:
             user_dir=Path(platformdirs.user_config_dir("fleetstop")),
         )
         named = str(path) if path is not None else None
-        return cls(inventory, emit=emit, ssh_config=ssh_config, parallel=parallel, named=named)
+        history = records_directory() if record else None
+        return cls(
+            inventory,
+            emit=emit,
+            ssh_config=ssh_config,
+            parallel=parallel,
+            named=named,
+            history=history,
+        )
 
     async def __aenter__(self) -> Fleet:
         return self
@@ -102,6 +116,12 @@ class Fleet:
     async def close(self) -> None:
         await asyncio.gather(*(site.close() for site in self._sites.values()))
         await self._tunnels.close()
+        self._records.close()
+
+    @property
+    def unrecorded(self) -> str | None:
+        """Why a run left no whole record; None while all is well."""
+        return self._records.problem
 
     def select(
         self,
@@ -186,7 +206,8 @@ class Fleet:
             hint=exc.hint or None,
         )
         done = make_report(run, [outcome])
-        self._tell(
+        tell = self._records.telling(run, self._tell)
+        tell(
             events.Started(
                 at=at,
                 target=None,
@@ -197,8 +218,8 @@ class Fleet:
                 inventory=self._named,
             )
         )
-        self._tell(events.TargetFinished(at=at, target=name, outcome=outcome))
-        self._tell(done)
+        tell(events.TargetFinished(at=at, target=name, outcome=outcome))
+        tell(done)
         return done
 
     def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:
@@ -232,7 +253,8 @@ class Fleet:
         allowed: Allowed = anything,
     ) -> Report:
         run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
-        self._tell(
+        tell = self._records.telling(run.id, self._tell)
+        tell(
             events.Started(
                 at=self._clock.wall(),
                 target=None,
@@ -246,7 +268,7 @@ class Fleet:
         crew = Crew(
             run,
             self._clock,
-            self._tell,
+            tell,
             partial(self._open, dry_run=dry_run),
             lambda target: self._site(target).turn,
             partial(log_fault, run.id),
@@ -256,10 +278,10 @@ class Fleet:
             outcomes = await crew.run_all(targets, action, allowed, exclusive=not dry_run)
         except asyncio.CancelledError:
             # tell how far it came, then let the interruption pass
-            self._tell(make_report(run.id, crew.so_far(targets)))
+            tell(make_report(run.id, crew.so_far(targets)))
             raise
         done = make_report(run.id, outcomes)
-        self._tell(done)
+        tell(done)
         return done
 
     async def _open(self, target: Target, *, dry_run: bool) -> Place:
