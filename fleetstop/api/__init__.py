@@ -2,6 +2,6 @@
 
 from fleetstop.api.fleet import Fleet
 from fleetstop.api.machine import log_fault
-from fleetstop.api.past import past_run, past_runs
+from fleetstop.api.past import Record, past_run, past_runs
 
-__all__ = ["Fleet", "log_fault", "past_run", "past_runs"]
+__all__ = ["Fleet", "Record", "log_fault", "past_run", "past_runs"]

@@ -26,6 +26,7 @@ from fleetstop.actions.fleet import Action, Allowed, Crew, anything
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope
+from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.api.machine import SystemClock, log_fault, operator
 from fleetstop.api.past import Records, records_directory
 from fleetstop.core.inventory import Inventory, Match, Target
@@ -191,7 +192,7 @@ class Fleet:
             "stop", words, targets, action, dry_run=dry_run, allowed=refusals.protected
         )
 
-    def _refused(self, words: Sequence[str], exc: Refused) -> Report:
+    def _refused(self, words: Sequence[str], exc: Refused, command: str = "stop") -> Report:
         """Several jobs where one was meant: nothing was even connected to."""
         run, at = secrets.token_hex(4), self._clock.wall()
         name = " ".join(words)
@@ -212,7 +213,7 @@ class Fleet:
                 at=at,
                 target=None,
                 run=run,
-                command="stop",
+                command=command,
                 targets=(name,),
                 asked=tuple(words),
                 inventory=self._named,
@@ -238,9 +239,33 @@ class Fleet:
         match: Match | None = None,
         limit: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        stacks: bool = False,
     ) -> Report:
+        """`stacks`: where each trainer is in its Python code too, by py-spy."""
         targets = self.select(words, purpose="status", match=match, limit=limit, exclude=exclude)
-        return await self._run("status", words, targets, status, dry_run=True)
+        action = partial(status, with_stacks=stacks)
+        return await self._run("status", words, targets, action, dry_run=True)
+
+    async def wait(
+        self,
+        *words: str,
+        until: What = "gone",
+        timeout_s: float | None = None,
+        match: Match | None = None,
+        limit: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        all_jobs: bool = False,
+    ) -> Report:
+        """Sends nothing, takes no lock. `timeout_s`: for all targets together; None: for ever."""
+        try:
+            targets = self.select(
+                words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
+            )
+        except Refused as exc:
+            return self._refused(words, exc, "wait")
+        last = None if timeout_s is None else self._clock.now() + timeout_s
+        aim = Aim(what=until, until=last, limit_s=timeout_s)
+        return await self._run("wait", words, targets, lambda s: wait(s, aim), dry_run=True)
 
     async def _run(
         self,
@@ -270,7 +295,7 @@ class Fleet:
             self._clock,
             tell,
             partial(self._open, dry_run=dry_run),
-            lambda target: self._site(target).turn,
+            lambda target: self._site(target).turn_of(command),
             partial(log_fault, run.id),
             self._parallel,
         )

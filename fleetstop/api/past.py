@@ -14,6 +14,8 @@ from fleetstop.history.record import Record, State
 from fleetstop.history.recorder import Recorder
 from fleetstop.history.shelf import Entry
 
+__all__ = ["Record", "Records", "past_run", "past_runs", "records_directory"]
+
 
 def records_directory() -> Path:
     """`~/.local/state/fleetstop/runs`, or below $XDG_STATE_HOME."""

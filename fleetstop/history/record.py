@@ -28,7 +28,7 @@ class Record(Struct, frozen=True, kw_only=True):
     version: str
     run: str
     command: str | None = None
-    events: tuple[AnyEvent, ...] = ()
+    events: tuple[Event, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
     black_boxes: tuple[BlackBox, ...] = ()
     report: Report | None = None
@@ -37,6 +37,11 @@ class Record(Struct, frozen=True, kw_only=True):
     @property
     def started(self) -> Started | None:
         return next((each for each in self.events if isinstance(each, Started)), None)
+
+    @property
+    def last_at(self) -> str | None:
+        """When the last thing happened that it knows of."""
+        return self.events[-1].at if self.events else None
 
     @property
     def results(self) -> dict[str, str]:
@@ -116,7 +121,7 @@ def _made(stored: _Stored, told: Iterable[msgspec.Raw | bytes]) -> Record:
             unread += each not in (b"null", b"")
         else:
             known.append(event)
-    said = [each for each in known if not isinstance(each, Untold | Report)]
+    said = [e for e in known if isinstance(e, Event) and not isinstance(e, Untold)]
     started = next((each for each in said if isinstance(each, Started)), None)
     return Record(
         schema=stored.schema,

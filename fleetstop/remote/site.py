@@ -23,6 +23,9 @@ AT_ONCE = 3
 """Targets of one host worked on at once: two channels each stay under sshd's MaxSessions, and
 a pct call costs a core for up to a second."""
 
+WAITING_AT_ONCE = 4
+"""Who waits keeps its two channels for hours and costs nothing: 4 of them are 8 channels."""
+
 
 class Site:
     """One host: its connection, opened on first use and shared by its targets."""
@@ -37,7 +40,11 @@ class Site:
         self._failed_at = 0.0
         self._now = time.monotonic
         self.turn = asyncio.Semaphore(AT_ONCE)
+        self._waiting = asyncio.Semaphore(WAITING_AT_ONCE)
         self.pct_calls = 0
+
+    def turn_of(self, command: str) -> asyncio.Semaphore:
+        return self._waiting if command == "wait" else self.turn
 
     @property
     def ssh_connections(self) -> int:

@@ -166,8 +166,18 @@ def _details(found: e.Located, outcome: Outcome | None) -> list[Line]:
         )
     if _hears_nothing(found):
         lines.append(Line("  ! deaf  ", _deaf(found), "warn"))
+    lines += [] if outcome is None else _stacks(outcome)
     texts = outcome.findings if outcome else ()
     return lines + [Line("  ! ", redact.text(each), "warn") for each in texts]
+
+
+def _stacks(outcome: Outcome) -> list[Line]:
+    lines = []
+    for each in outcome.stacks:
+        first, *rest = each.text or (each.problem or "nothing came",)
+        lines.append(Line("  stack   ", f"{each.pid}  {redact.text(first.strip())}"))
+        lines += [Line("            ", redact.text(frame.strip())) for frame in rest]
+    return lines
 
 
 def _tree(found: e.Located, *, threads: bool = True) -> str:
@@ -181,7 +191,8 @@ def _tree(found: e.Located, *, threads: bool = True) -> str:
 
 def _deaf(found: e.Located) -> str:
     lands = ", ".join(f"{redact.safe(name)} {how}" for name, how in found.landings.items())
-    return f"{lands or 'no stop signal is heard'}: `stop --graceful` cannot work."
+    why = lands or "no stop signal is heard"
+    return f"{why}: `stop --graceful` cannot work. fleetstop explain deaf"
 
 
 def _bare(outcome: Outcome) -> tuple[str, ...]:
