@@ -32,7 +32,7 @@ async def gone(vigil: Vigil) -> Outcome:
             return vigil.outcome("not_running", reason=said, **_verdict_gone(vigil))
         left = vigil.standing
         if not left and await vigil.surely_gone():
-            found = await vigil.search()
+            found = vigil.found
             job = vigil.scope.target.job
             above = found.leftovers if job is None or job.wrapper != "outlives" else ()
             if not found.families and not above and found.unclear is None:
@@ -84,8 +84,6 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
         vigil.say(f"another job saves to {job.checkpoints} too: a checkpoint there may be its")
     before: Listing | None = None
     while True:
-        if not vigil.standing:
-            await vigil.search()
         over = not vigil.standing
         listed = await looks.listing(await vigil.scope.place.inside(), job.checkpoints)
         if isinstance(listed.listing, Listing):
@@ -218,8 +216,6 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
             return vigil.not_reached(f"not healthy: {lacks}")
         await vigil.pause(_EVERY_S if pattern is not None else min(2.0, check.within_s))
         await vigil.look()
-        if not vigil.trainers:
-            await vigil.search()
 
 
 def _lacks(check: Healthcheck) -> str:

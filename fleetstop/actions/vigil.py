@@ -23,12 +23,13 @@ _EMPTY = ProcessTree(processes={}, uptime=0.0)
 
 
 class Vigil:
-    """`family` None: nothing ran at the last look that searched for it. `standing` are those
-    of it that lived at the last look."""
+    """`family` None: nothing has been seen of it yet. `standing` are those of it that lived at
+    the last look; `found` is what matched when no trainer of it did."""
 
     def __init__(self, scope: Scope, until: float | None) -> None:
         self.scope = scope
         self.family: Family | None = None
+        self.found = Found(families=())
         self.tree = _EMPTY
         self.judged: Judged | None = None
         self._until = until
@@ -41,6 +42,7 @@ class Vigil:
         job = self.scope.target.job
         assert job is not None
         found = families_with(scene.found, job.match)
+        self.found = scene.found
         self.tree = scene.tree
         self._look = Look(at=scene.at, tree=scene.tree, real=scene.real)
         if found:
@@ -93,6 +95,9 @@ class Vigil:
         self.tree = tree
         if self.family is not None:
             self._judge(self.family)
+        if not self.trainers and tree.processes:
+            # a wrapper that stands may have started it again
+            await self._search()
 
     async def _closer(self, tree: ProcessTree, family: Family) -> ProcessTree:
         place = self.scope.place
@@ -133,20 +138,21 @@ class Vigil:
         ids = [kin.id for kin in self.family.members if self.tree.get(kin.id) is None]
         return not ids or await looks.all_gone(self.scope.place, ids)
 
-    async def search(self) -> Found:
+    async def _search(self) -> None:
         """Whatever matches now; a job that came back is the one that is watched from here on."""
         job = self.scope.target.job
         assert job is not None
         tree, found = await identify(self.scope, self.tree, job, Unseen(""))
         known = self.family.ids if self.family is not None else frozenset()
-        families = families_with(found, job.match)
+        self.found, families = found, families_with(found, job.match)
         fresh = [each for each in families if not known & {kin.id for kin in each.trainers}]
         if fresh:
             pids = ", ".join(str(kin.pid) for each in fresh for kin in each.trainers)
             if self.family is not None:
                 self.say(f"the job runs again as {pids}; waiting on")
-            self.family, self.tree, self._look, self.judged = fresh[0], tree, None, None
-        return found
+            self.family, self._look, self.judged = fresh[0], None, None
+            self.tree = await self._closer(tree, fresh[0])
+            self._judge(self.family)
 
     def say(self, text: str) -> None:
         """Once."""

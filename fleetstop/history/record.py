@@ -94,14 +94,14 @@ class _Stored(Struct, kw_only=True):
     events: list[msgspec.Raw] = []
     snapshots: list[msgspec.Raw] = []
     black_boxes: list[msgspec.Raw] = []
-    report: msgspec.Raw | None = None
+    report: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def read(data: bytes) -> Record:
     """A finished file. Raises ValueError where it is none of ours."""
     stored = msgspec.json.decode(data, type=_Stored)
     told = [*stored.events, *stored.snapshots, *stored.black_boxes]
-    return _made(stored, [*told, *([stored.report] if stored.report is not None else [])])
+    return _made(stored, [*told, stored.report])
 
 
 def read_growing(data: bytes) -> Record:

@@ -96,10 +96,11 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
 def _waited(outcome: Outcome) -> tuple[str, Tone]:
     """What `wait` came to; it has touched nothing either way."""
     took = "" if outcome.seconds is None else f" after {words.elapsed(outcome.seconds)}"
-    state = "runs" if outcome.result in ("running", "still_running") else "does not run"
+    runs = outcome.result in ("running", "still_running")
+    state = "it runs" if runs else "no trainer runs"
     if outcome.result in ("running", "not_running"):
-        return f"REACHED{took}{_because(outcome)}; it {state}.", "good"
-    return f"NOT REACHED{took}{_because(outcome)}; it {state}, nothing was sent.", "bad"
+        return f"REACHED{took}{_because(outcome)}; {state}.", "good"
+    return f"NOT REACHED{took}{_because(outcome)}; {state}, nothing was sent.", "bad"
 
 
 def _foreseen(outcome: Outcome) -> str:
