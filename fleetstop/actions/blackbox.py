@@ -113,7 +113,8 @@ class BlackBoxes:
         if answer.status != 0:
             self._missing.append(f"nvidia-smi: status {answer.status}")
             return None
-        return _lines(answer.data.replace(b"\0", b""))
+        marks = ("gpus 0", "apps 0")  # the verb's own: each part was answered
+        return tuple(x for x in _lines(answer.data.replace(b"\0", b"")) if x not in marks)
 
     async def _stacks(self, family: Family) -> tuple[Stack, ...]:
         # only what costs nothing to ask for: the host's own py-spy

@@ -120,9 +120,14 @@ def _process(each: Boxed) -> list[Line]:
         f"state {redact.safe(one.state or '?')}{sleeps}, {words.count(one.threads or 0, 'thread')}"
     )
     lines.append(fact("", state))
-    pairs = (("ignored", one.ignored), ("caught", one.caught), ("blocked", one.blocked))
-    masks = [f"{name} {'unseen' if mask is None else redact.safe(mask)}" for name, mask in pairs]
-    lines.append(fact("", ", ".join([*masks, f"pending {redact.safe(one.pending or 'unseen')}"])))
+    pairs = (
+        ("ignored", one.ignored),
+        ("caught", one.caught),
+        ("blocked", one.blocked),
+        ("pending", one.pending),
+    )
+    masks = ", ".join(f"{name} {_mask(mask)}" for name, mask in pairs)
+    lines.append(fact("", f"signals: {masks}"))
     lines += [fact("", redact.text(frame.strip())) for frame in each.stack]
     if each.files is None:
         return [*lines, fact("", "open files: unseen")]
@@ -130,6 +135,11 @@ def _process(each: Boxed) -> list[Line]:
     named = list(dict.fromkeys(path for path in paths if not path.startswith("/dev/null")))
     more = f" +{len(named) - _SHOWN_FILES}" if len(named) > _SHOWN_FILES else ""
     return [*lines, fact("", f"open: {', '.join(named[:_SHOWN_FILES]) or 'no file'}{more}")]
+
+
+def _mask(mask: str | None) -> str:
+    """Hexadecimal, bit n-1 is signal n (proc(5)); without the zeros in front."""
+    return "unseen" if mask is None else redact.safe(mask).lstrip("0") or "0"
 
 
 def _block(label: str, texts: Sequence[str] | None, most: int) -> list[Line]:
