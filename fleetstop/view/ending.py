@@ -96,11 +96,10 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
 def _waited(outcome: Outcome) -> tuple[str, Tone]:
     """What `wait` came to; it has touched nothing either way."""
     took = "" if outcome.seconds is None else f" after {words.elapsed(outcome.seconds)}"
-    runs = outcome.result in ("running", "still_running")
-    state = "it runs" if runs else "no trainer runs"
     if outcome.result in ("running", "not_running"):
-        return f"REACHED{took}{_because(outcome)}; {state}.", "good"
-    return f"NOT REACHED{took}{_because(outcome)}; {state}, nothing was sent.", "bad"
+        return f"REACHED{took}{_because(outcome)}.", "good"
+    state = "it runs on, untouched" if outcome.result == "still_running" else "nothing was sent"
+    return f"NOT REACHED{took}{_because(outcome)}; {state}.", "bad"
 
 
 def _foreseen(outcome: Outcome) -> str:

@@ -8,6 +8,7 @@ from typing import TextIO
 
 from fleetstop.core import redact
 from fleetstop.core.report import Report
+from fleetstop.core.signals import NUMBERS, has
 from fleetstop.events import AnyEvent, BlackBox, Boxed, Started
 from fleetstop.view import words
 from fleetstop.view.layout import WIDTH, Line, columns, fact
@@ -115,10 +116,10 @@ def black_box(box: BlackBox, zone: tzinfo | None = None) -> list[Line]:
 def _process(each: Boxed) -> list[Line]:
     one = each.process
     lines = [fact(one.role, f"{one.pid} {redact.text(one.cmd)}")]
+    if one.state is None:
+        return [*lines, fact("", "gone by then")]
     sleeps = f", sleeps in {redact.safe(each.wchan)}" if each.wchan not in (None, "0") else ""
-    state = (
-        f"state {redact.safe(one.state or '?')}{sleeps}, {words.count(one.threads or 0, 'thread')}"
-    )
+    state = f"state {redact.safe(one.state)}{sleeps}, {words.count(one.threads or 0, 'thread')}"
     lines.append(fact("", state))
     pairs = (
         ("ignored", one.ignored),
@@ -126,8 +127,8 @@ def _process(each: Boxed) -> list[Line]:
         ("blocked", one.blocked),
         ("pending", one.pending),
     )
-    masks = ", ".join(f"{name} {_mask(mask)}" for name, mask in pairs)
-    lines.append(fact("", f"signals: {masks}"))
+    masks = "; ".join(f"{name} {_mask(mask)}" for name, mask in pairs)
+    lines.append(fact("", f"signals {masks}"))
     lines += [fact("", redact.text(frame.strip())) for frame in each.stack]
     if each.files is None:
         return [*lines, fact("", "open files: unseen")]
@@ -138,8 +139,14 @@ def _process(each: Boxed) -> list[Line]:
 
 
 def _mask(mask: str | None) -> str:
-    """Hexadecimal, bit n-1 is signal n (proc(5)); without the zeros in front."""
-    return "unseen" if mask is None else redact.safe(mask).lstrip("0") or "0"
+    """`HUP, INT, QUIT (1001007)`: those that matter by name, all of them in hexadecimal, where
+    bit n-1 is signal n (proc(5))."""
+    try:
+        bits = int(mask or "", 16)
+    except ValueError:
+        return "unseen"
+    names = ", ".join(name for name in NUMBERS if has(bits, name))
+    return f"{names or 'none of ours'} ({bits:x})" if bits else "none"
 
 
 def _block(label: str, texts: Sequence[str] | None, most: int) -> list[Line]:

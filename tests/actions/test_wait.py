@@ -94,12 +94,13 @@ def test_a_wrapper_that_outlives_its_job_is_not_waited_for() -> None:
 def test_a_worker_that_was_born_meanwhile_is_waited_for() -> None:
     host = FakeHost()
     trainer = a_job(host)
-    worker = Proc(1050, 1010, ("python", "train.py"), flags=0x40)
+    worker = Proc(1050, 1010, ("renamed",), flags=0x40)
     host.later(3.0, partial(_add, host, worker))
     host.later(6.0, lambda: host.end(trainer))
     host.later(12.0, lambda: host.end(worker))
     outcome, took = waited(Stage(host))
     assert outcome.result == "not_running"
+    assert outcome.findings == ()
     assert took > 12.0
 
 
@@ -387,6 +388,16 @@ def test_an_old_line_is_no_health_and_the_check_has_its_own_limit() -> None:
     assert (outcome.result, exit_code_of(outcome)) == ("still_running", 1)
     assert outcome.reason == r"not healthy: nothing in the log matches 'step \\d+' yet"
     assert 20.0 <= took < 22.0
+
+
+def test_an_old_line_beside_new_ones_is_no_health() -> None:
+    host = FakeHost()
+    a_job(host)
+    old = b"step 41 loss 2\n"
+    host.write("/train.log", old)
+    host.later(4.0, lambda: host.write("/train.log", old + b"loading data, 7 shards\n"))
+    outcome, _ = waited(of(SAYS, host), "healthy", 12.0)
+    assert outcome.result == "still_running"
 
 
 def test_a_log_that_was_begun_anew_is_all_new() -> None:
