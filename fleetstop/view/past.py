@@ -27,6 +27,7 @@ def row(
     results: dict[str, str],
     state: str,
     exit_code: int | None,
+    *,
     zone: tzinfo | None = None,
 ) -> tuple[str, ...]:
     names = ", ".join(targets[:2]) + (f" +{len(targets) - 2}" if len(targets) > 2 else "")
