@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from fleetstop import events
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family, Kin
@@ -34,7 +36,7 @@ def _seen(kin: Kin, process: Process | None, judged: Judged | None) -> SeenProce
         host_pid=kin.id.pid,
         start=kin.id.start,
         role=kin.role,
-        cmd=command(kin.argv),
+        cmd=_command(kin.argv),
         verdict=judged.members.get(kin.id) if judged else None,
     )
     return found if process is None else _with_state(found, process)
@@ -59,6 +61,12 @@ def _with_state(found: SeenProcess, process: Process) -> SeenProcess:
         ignored=_hex(masks.ignored if masks else None),
         caught=_hex(masks.caught if masks else None),
     )
+
+
+@lru_cache(maxsize=512)
+def _command(argv: tuple[str, ...]) -> str:
+    """Workers are many and their words the same."""
+    return command(argv)
 
 
 def _hex(mask: int | None) -> str | None:

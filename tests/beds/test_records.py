@@ -220,7 +220,7 @@ def test_waiting_longer_than_its_limit(box: Bed) -> None:
     ran = box.run("wait", box.name, "--timeout", "2s")
     assert (ran.code, ran.target["result"]) == (1, "still_running"), ran.people
     assert "NOT REACHED" in ran.people
-    assert 2.0 <= ran.target["seconds"] < 20
+    assert 2.0 <= ran.seconds < 30
     assert lives(job)
 
 
