@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from .bed import Bed, Ran, lives
+from .bed import Bed, Ran, Running, lives
 
 pytestmark = pytest.mark.bed
 
@@ -189,10 +189,22 @@ def test_a_record_that_cannot_be_written_never_hurts_the_stop(
 # waiting
 
 
+def begun(waiting: Running) -> list[str]:
+    """The events up to the one that says that it waits; the rest is still to be read."""
+    assert waiting.process.stdout is not None
+    told: list[str] = []
+    while not told or told[-1] != "waiting":
+        line = waiting.process.stdout.readline()
+        assert line, told
+        told.append(json.loads(line)["event"])
+    return told
+
+
 def test_waiting_until_it_is_gone_sends_nothing(box: Bed) -> None:
     job = box.start("--save-seconds", "0.5")
     waiting = box.popen("wait", box.name, "--timeout", "60")
-    time.sleep(3.0)
+    assert begun(waiting)[0] == "started"
+    time.sleep(1.0)
     assert lives(job)
     assert waiting.process.poll() is None
     assert box.lock_files() == []
@@ -206,8 +218,6 @@ def test_waiting_until_it_is_gone_sends_nothing(box: Bed) -> None:
     assert ran.signals == []
     assert "REACHED" in ran.people
     assert box.signals_seen(job) == 1
-    assert ran.names()[0] == "started"
-    assert "waiting" in ran.names()
 
 
 def test_waiting_where_nothing_runs_is_done_at_once(box: Bed) -> None:
@@ -232,7 +242,7 @@ def test_a_loop_that_starts_it_again_is_not_gone(box: Bed) -> None:
         trainers=1,
     )
     waiting = box.popen("wait", box.name, "--timeout", "8s")
-    time.sleep(3.0)
+    begun(waiting)
     box.lab.exec(box.vmid, ["kill", "-INT", str(job.pid)])
     ran = box.finish(waiting, alone=False)
     assert ran.code == 1, ran.people
@@ -253,7 +263,7 @@ def test_waiting_for_the_next_checkpoint(box: Bed) -> None:
 def test_a_checkpoint_that_will_never_come(box: Bed) -> None:
     job = box.start("--no-save")
     waiting = box.popen("wait", box.name, "--for", "checkpoint", "--timeout", "60s")
-    time.sleep(3.0)
+    begun(waiting)
     box.lab.exec(box.vmid, ["kill", "-INT", str(job.pid)])
     ran = box.finish(waiting, alone=False)
     assert (ran.code, ran.target["result"]) == (6, "unclean"), ran.people
@@ -266,7 +276,7 @@ def test_waiting_for_its_gpus(box: Bed) -> None:
     assert late.code == 1, late.people
     assert "still held by" in late.target["reason"]
     waiting = box.popen("wait", box.name, "--for", "gpu-free", "--timeout", "60s")
-    time.sleep(3.0)
+    begun(waiting)
     box.lab.exec(box.vmid, ["kill", "-INT", str(job.pid)])
     ran = box.finish(waiting, alone=False)
     assert (ran.code, ran.target["result"]) == (0, "not_running"), ran.people
@@ -282,7 +292,7 @@ HEALTH = (
 def test_waiting_until_it_is_healthy(box: Bed, tmp_path: Path) -> None:
     inventory = _inventory(box, tmp_path, HEALTH)
     waiting = box.popen("wait", box.name, "--for", "healthy", inventory=inventory)
-    time.sleep(2.0)
+    begun(waiting)
     assert waiting.process.poll() is None
     box.start()
     ran = box.finish(waiting, alone=False)
@@ -301,10 +311,11 @@ def test_one_that_never_says_so_is_not_healthy(box: Bed, tmp_path: Path) -> None
 def test_ctrl_c_while_waiting(box: Bed) -> None:
     job = box.start()
     waiting = box.popen("wait", box.name)
-    time.sleep(3.0)
+    begun(waiting)
     waiting.process.send_signal(signal.SIGINT)
     ran = box.finish(waiting)
     assert ran.code == 130, ran.people
+    assert f"still running: {job.pid}" in ran.people
     assert ran.target["interrupted"] is True
     assert lives(job)
 
