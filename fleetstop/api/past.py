@@ -8,6 +8,7 @@ from pathlib import Path
 import platformdirs
 
 from fleetstop.api.machine import log_fault
+from fleetstop.core.report import Report
 from fleetstop.events import AnyEvent, Emit, Untold
 from fleetstop.history import shelf
 from fleetstop.history.record import Record, State
@@ -41,15 +42,19 @@ class Records:
         self._open: list[Recorder] = []
 
     def telling(self, run: str, emit: Emit) -> Emit:
-        """Everything goes to the history first; what is for it alone ends there."""
+        """Everything goes to the history first, so that a killed client leaves it; what is for it
+        alone ends there. The report is told first: writing the whole file may take its time."""
         recorder = Recorder(self._directory, run) if self._directory is not None else None
         if recorder is not None:
             self._open.append(recorder)
 
         def tell(event: AnyEvent) -> None:
+            last = isinstance(event, Report)
+            if last:
+                emit(event)
             if recorder is not None and recorder.problem is None:
                 self._record(recorder, event)
-            if not isinstance(event, Untold):
+            if not last and not isinstance(event, Untold):
                 emit(event)
 
         return tell
