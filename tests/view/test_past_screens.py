@@ -15,6 +15,7 @@ from fleetstop.view import explaining, past
 from fleetstop.view.layout import WIDTH, Line, fold, painted
 from fleetstop.view.lines import Lines
 from fleetstop.view.table import StatusTable
+from fleetstop.view.waiting import Waiting
 from tests.core.test_redact import controls
 from tests.view import scenes as s
 from tests.view.test_screens import same
@@ -87,6 +88,13 @@ def test_a_wait_looks_as_agreed(name: str) -> None:
             lines(event)
     assert "--force" not in out.getvalue()
     same(name, out.getvalue())
+
+
+def test_the_bottom_line_tells_what_is_waited_for_and_how_long_already() -> None:
+    bottom = Waiting()
+    bottom.observe(s.started("wait"), 0.0)
+    bottom.observe(waiting("gpu-free"), 1.0)
+    assert bottom.line(6.0) == "waiting until its GPUs are free, 5 s of 30m"
 
 
 def test_explain_looks_as_agreed() -> None:
