@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,15 @@ def bed() -> None:
         pytest.fail("; ".join(missing))
     if missing:
         pytest.skip("; ".join(missing))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test leaves a record in the home of whoever runs it; children inherit this."""
+    place = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(place))
+        yield place
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,11 +10,13 @@ from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.asking import Asking, Desk
 from fleetstop.actions.asks import Asks
+from fleetstop.actions.blackbox import BlackBoxes
 from fleetstop.actions.exits import Exits, in_order
 from fleetstop.actions.files import JobFiles
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.lock import Answered, Lock
 from fleetstop.actions.narrate import narrate, pids_of
+from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
@@ -81,6 +83,7 @@ class Climb:
         self._progress = follow(None, self.look, ladder.family)
         self.judged: Judged | None = None
         self.files = JobFiles(scope, scene)
+        self._boxes = BlackBoxes(scope, smi=ladder.playbook.gpus_from == "nvidia-smi")
         self.log_at_signal: LogTail | None = None
         self.listing_at_signal: Listing | Unseen | None = None
         self.listing_at_first: Listing | Unseen | None = None
@@ -190,8 +193,11 @@ class Climb:
         place = self._scope.place
         if self._scope.target.vmid is not None and await place.is_frozen():
             raise place.frozen_error()
+        if await self._boxes.wanted(send, self.family, self.look.tree, self.judged):
+            return
         if send.does != "signal" and not await self._can_ask(send):
             return
+        snapshot(self._scope, f"before {send.signal}", self.family, self.look.tree, self.judged)
         out = await self._out(send)
         if out.heard:
             self._read_at = self._scope.clock.now()

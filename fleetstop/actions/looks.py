@@ -223,6 +223,15 @@ async def _ends(shell: Shell, path: str, size: int, head: int) -> tuple[bytes, b
     return answer.data[:cut], answer.data[cut:]
 
 
+async def wchan(place: Place, pids: list[int]) -> dict[int, str]:
+    """Where each of these host PIDs sleeps in the kernel (proc(5)); absent where unseen."""
+    answer = await place.host.run(Command("wchan", tuple(map(str, pids)))) if pids else None
+    if answer is None:
+        return {}
+    pairs = (line.split() for line in text(_good(answer, "where they sleep")).splitlines())
+    return {int(pid): where for pid, where in (each for each in pairs if len(each) == 2)}
+
+
 async def watch(
     place: Place, ids: list[ProcessId], seconds: float, every_s: float = 0.1
 ) -> frozenset[ProcessId]:

@@ -18,6 +18,8 @@ from fleetstop.actions.present import (
     newest_record,
     outcome_of,
 )
+from fleetstop.actions.snapshots import snapshot
+from fleetstop.actions.stacks import NOWHERE, stacks
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family
 from fleetstop.core.inventory import Job, Match
@@ -33,11 +35,11 @@ BETWEEN_S = 0.25
 LONGER_S = 0.8
 
 
-async def status(scope: Scope) -> Outcome:
+async def status(scope: Scope, *, with_stacks: bool = False) -> Outcome:
     """Result `running`, `not_running`, `unclean` (between two lives) or `unreachable`."""
     started = scope.clock.now()
     try:
-        outcome = await _status(scope)
+        outcome = await _status(scope, with_stacks)
     except CouldNotLook as exc:
         outcome = outcome_of(
             scope.target,
@@ -53,7 +55,7 @@ async def status(scope: Scope) -> Outcome:
     return outcome
 
 
-async def _status(scope: Scope) -> Outcome:
+async def _status(scope: Scope, with_stacks: bool) -> Outcome:
     target = scope.target
     if target.job is None:
         # nobody has said what the job is: show every tree that holds a GPU
@@ -69,7 +71,15 @@ async def _status(scope: Scope) -> Outcome:
         scope.teller.tell(
             events.Located, **located(scope, scene, family, None, False, False, judged[family])
         )
-    return _running(scope, scene, judged)
+    outcome = _running(scope, scene, judged)
+    return await _with_stacks(scope, scene, outcome) if with_stacks else outcome
+
+
+async def _with_stacks(scope: Scope, scene: Scene, outcome: Outcome) -> Outcome:
+    """Where each trainer is in its Python code; where there is no py-spy, how to get it."""
+    taken = [each for family in scene.found.families for each in await stacks(scope, family)]
+    findings = outcome.findings if taken else (*outcome.findings, NOWHERE)
+    return msgspec.structs.replace(outcome, stacks=tuple(taken), findings=findings)
 
 
 def _nothing(scope: Scope, scene: Scene) -> Outcome:
@@ -99,7 +109,7 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
             break
     marks = await _heard(scope, scene, now.tree)
     job = scope.target.job
-    return {
+    judged = {
         family: judge(
             before,
             now,
@@ -111,6 +121,9 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
         )
         for family in families
     }
+    for family, each in judged.items():
+        snapshot(scope, "found", family, now.tree, each)
+    return judged
 
 
 async def _look(scope: Scope, scene: Scene) -> Look:

@@ -29,6 +29,7 @@ from fleetstop.actions.present import (
 )
 from fleetstop.actions.proof import minutes
 from fleetstop.actions.saved import checkpoint
+from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.verify import Back
 from fleetstop.core.consent import Terms
@@ -99,6 +100,7 @@ async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
         # a bug is this target's outcome; what was sent by then must not be lost with it
         outcome = attempt.outcome("fault", **scope.fault(exc))
     finally:
+        attempt.keep("end")
         await attempt.let_go()
     return _finish(scope, outcome, started)
 
@@ -166,6 +168,7 @@ class _Attempt:
             events.Located,
             **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
         )
+        self.keep("found")
         self._tell_gaps(scene)
         if self._wish.dry_run:
             return self._planned(scene, ladder)
@@ -316,6 +319,12 @@ class _Attempt:
         result: Result = "still_running" if climb else "refused"
         said = f"interrupted; sent: {', '.join(sent) or 'nothing'}; the job may still finish"
         return msgspec.structs.replace(self.outcome(result, reason=said), interrupted=True)
+
+    def keep(self, moment: str) -> None:
+        """The last look in full, for the history."""
+        if self._climb is not None:
+            climb = self._climb
+            snapshot(self._scope, moment, climb.family, climb.look.tree, climb.judged)
 
     async def let_go(self) -> None:
         """Gives the lock back, also after an interruption; bounded, and never an error."""

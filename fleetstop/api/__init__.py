@@ -2,13 +2,17 @@
 
 from fleetstop.api.fleet import Fleet
 from fleetstop.api.machine import log_fault
+from fleetstop.api.past import Record, past_run, past_runs
 from fleetstop.api.playbooks import all_playbooks, checked_playbooks, file_schema, one_playbook
 
 __all__ = [
     "Fleet",
+    "Record",
     "all_playbooks",
     "checked_playbooks",
     "file_schema",
     "log_fault",
     "one_playbook",
+    "past_run",
+    "past_runs",
 ]

@@ -8,81 +8,49 @@ It never prints, never exits, and asks only through what it is given to ask with
 
 from __future__ import annotations
 
-import asyncio
 import os
-import secrets
-import socket
-import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import platformdirs
 
-from fleetstop import config, events
+from fleetstop import config
 from fleetstop.actions import refusals
-from fleetstop.actions.asking import Desk
-from fleetstop.actions.fleet import Action, Allowed, Crew, anything
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import Wish, stop
-from fleetstop.actions.telling import Run, Scope
+from fleetstop.actions.telling import Scope
+from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.api.consent import agreed
-from fleetstop.api.machine import SystemClock, log_fault, operator
+from fleetstop.api.past import records_directory
+from fleetstop.api.runs import Runs, nobody
 from fleetstop.core.durations import FOREVER, parse_duration
-from fleetstop.core.inventory import Inventory, Match, Target
+from fleetstop.core.inventory import Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
 from fleetstop.core.report import Outcome, Report
-from fleetstop.core.report import report as make_report
 from fleetstop.core.selection import select
 from fleetstop.errors import BadUsage, Refused
-from fleetstop.events import AnyEvent, Emit
-from fleetstop.ports import Choose, Confirm, Place
-from fleetstop.remote.site import Site
-from fleetstop.remote.ssh import Tunnels
+from fleetstop.events import Emit
+from fleetstop.ports import Choose, Confirm
 
 
-def _nobody(event: AnyEvent) -> None:
-    """Hears everything and says nothing."""
-
-
-class Fleet:
+class Fleet(Runs):
     """An inventory with its connections. Use as an async context manager."""
-
-    def __init__(
-        self,
-        inventory: Inventory,
-        *,
-        emit: Emit = _nobody,
-        ssh_config: Path | None = None,
-        parallel: int = 20,
-        named: str | None = None,
-        confirm: Confirm | None = None,
-        choose: Choose | None = None,
-    ) -> None:
-        self.inventory = inventory
-        self._named = named
-        self._emit = emit
-        self._ssh_config = ssh_config
-        self._parallel = parallel
-        self._clock = SystemClock()
-        self._sites: dict[tuple[object, ...], Site] = {}
-        self._listener_failed = False
-        self._tunnels = Tunnels()
-        self._desk = Desk(confirm, choose)
 
     @classmethod
     def load(
         cls,
         path: str | Path | None = None,
         *,
-        emit: Emit = _nobody,
+        emit: Emit = nobody,
         ssh_config: Path | None = None,
         parallel: int = 20,
         confirm: Confirm | None = None,
         choose: Choose | None = None,
+        record: bool = True,
     ) -> Fleet:
-        """Reads the inventory at `path`, or where the README says it is looked for.
+        """Reads the inventory at `path`, or where the README says it is looked for. `record`:
+        each run leaves its record in the user's state directory.
 
         `confirm` is asked, one question at a time, before anything that may lose work; without
         it nobody is asked and such rungs are skipped. It is cancelled when the question is
@@ -97,6 +65,7 @@ class Fleet:
             user_dir=Path(platformdirs.user_config_dir("fleetstop")),
         )
         named = str(path) if path is not None else None
+        history = records_directory() if record else None
         return cls(
             inventory,
             emit=emit,
@@ -105,22 +74,8 @@ class Fleet:
             named=named,
             confirm=confirm,
             choose=choose,
+            history=history,
         )
-
-    async def __aenter__(self) -> Fleet:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        await asyncio.gather(*(site.close() for site in self._sites.values()))
-        await self._tunnels.close()
 
     def select(
         self,
@@ -204,36 +159,6 @@ class Fleet:
             "stop", words, targets, action, dry_run, refusals.protected, within_s
         )
 
-    def _refused(self, words: Sequence[str], exc: Refused) -> Report:
-        """Several jobs where one was meant: nothing was even connected to."""
-        run, at = secrets.token_hex(4), self._clock.wall()
-        name = " ".join(words)
-        outcome = Outcome(
-            target=name,
-            host=None,
-            vmid=None,
-            job=None,
-            result="refused",
-            reason=exc.message,
-            evidence=exc.evidence,
-            hint=exc.hint or None,
-        )
-        done = make_report(run, [outcome])
-        self._tell(
-            events.Started(
-                at=at,
-                target=None,
-                run=run,
-                command="stop",
-                targets=(name,),
-                asked=tuple(words),
-                inventory=self._named,
-            )
-        )
-        self._tell(events.TargetFinished(at=at, target=name, outcome=outcome))
-        self._tell(done)
-        return done
-
     def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:
         if ladder is not None:
             return ladder_playbook(ladder)
@@ -250,71 +175,33 @@ class Fleet:
         match: Match | None = None,
         limit: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        stacks: bool = False,
     ) -> Report:
+        """`stacks`: where each trainer is in its Python code too, by py-spy."""
         targets = self.select(words, purpose="status", match=match, limit=limit, exclude=exclude)
-        return await self._run("status", words, targets, status, True)
+        action = partial(status, with_stacks=stacks)
+        return await self._run("status", words, targets, action, True)
 
-    async def _run(
+    async def wait(
         self,
-        command: str,
-        asked: Sequence[str],
-        targets: Sequence[Target],
-        action: Action,
-        dry_run: bool,
-        allowed: Allowed = anything,
-        limit_s: float | None = None,
+        *words: str,
+        until: What = "gone",
+        timeout_s: float | None = None,
+        match: Match | None = None,
+        limit: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        all_jobs: bool = False,
     ) -> Report:
-        run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
-        self._tell(
-            events.Started(
-                at=self._clock.wall(),
-                target=None,
-                run=run.id,
-                command=command,
-                targets=tuple(each.name for each in targets),
-                asked=tuple(asked),
-                inventory=self._named,
+        """Sends nothing, takes no lock. `timeout_s`: for all targets together; None: for ever."""
+        try:
+            targets = self.select(
+                words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
             )
-        )
-        crew = Crew(
-            run,
-            self._clock,
-            self._tell,
-            partial(self._open, dry_run=dry_run),
-            lambda target: self._site(target).turn,
-            partial(log_fault, run.id),
-            self._parallel,
-            limit_s,
-        )
-        try:
-            outcomes = await crew.run_all(targets, action, allowed, exclusive=not dry_run)
-        except asyncio.CancelledError:
-            # tell how far it came, then let the interruption pass
-            self._tell(make_report(run.id, crew.so_far(targets)))
-            raise
-        done = make_report(run.id, outcomes)
-        self._tell(done)
-        return done
-
-    async def _open(self, target: Target, *, dry_run: bool) -> Place:
-        return await self._site(target).place(target.vmid, dry_run=dry_run)
-
-    def _site(self, target: Target) -> Site:
-        host = target.host
-        # an ad-hoc host may bear the same name as another with another port or login
-        key = (host.ssh, host.port, host.jump, host.identity, host.known_hosts, host.sudo, host.pct)
-        if key not in self._sites:
-            self._sites[key] = Site(host, self._tunnels, self._ssh_config)
-        return self._sites[key]
-
-    def _tell(self, event: AnyEvent) -> None:
-        """A listener can never hurt the work: what it raises is kept from the run."""
-        try:
-            self._emit(event)
-        except Exception:
-            if not self._listener_failed:
-                log_fault("listener", traceback.format_exc())
-            self._listener_failed = True
+        except Refused as exc:
+            return self._refused(words, exc, "wait")
+        last = None if timeout_s is None else self._clock.now() + timeout_s
+        aim = Aim(what=until, until=last, limit_s=timeout_s)
+        return await self._run("wait", words, targets, lambda s: wait(s, aim), True)
 
 
 def _limit(timeout: float | str | None) -> float | None:

@@ -39,6 +39,7 @@ def ls(**given: Any) -> int:
 
 @group.command()
 @click.argument("targets", nargs=-1, required=True)
+@click.option("--stacks", is_flag=True, help="Where each trainer is in its code (py-spy).")
 @selection
 @adhoc
 @inventory
@@ -92,6 +93,72 @@ def stop(**given: Any) -> int:
     from fleetstop.cli.running import run_stop
 
     return run_stop(**given)
+
+
+@group.command()
+@click.argument("targets", nargs=-1, required=True)
+@click.option(
+    "--for",
+    "until",
+    type=click.Choice(["gone", "checkpoint", "gpu-free", "healthy"]),
+    default="gone",
+    show_default=True,
+    help="What to wait for.",
+)
+@click.option("--timeout", metavar="TIME", help="Give up after 90s, 30m, 2h. Default: never.")
+@click.option("--all-jobs", is_flag=True, help="All jobs of a container that has several.")
+@selection
+@adhoc
+@inventory
+@output
+@loudness
+def wait(**given: Any) -> int:
+    """Wait until a job is gone, has saved, has freed its GPUs, or is healthy. Sends nothing.
+
+    TARGET is as for stop. Exit 0: reached; 1: not, a trainer was alive last; 6: not, none was.
+    """
+    from fleetstop.cli.running import run_wait
+
+    return run_wait(**given)
+
+
+@group.command()
+@click.argument("word", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+@click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
+def explain(**given: Any) -> int:
+    """What a verdict, a landing, a result or an exit code means, and what to do next.
+
+    Without a WORD: all of them.
+    """
+    from fleetstop.cli.explaining import explain as told
+
+    return told(**given)
+
+
+@group.group(invoke_without_command=True)
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option("--target", metavar="TARGET", help="Only runs with this one; ct200: all its jobs.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+@click.pass_context
+def history(context: click.Context, /, **given: Any) -> int | None:
+    """The runs there were: each leaves a record on this machine."""
+    if context.invoked_subcommand is not None:
+        return None
+    from fleetstop.cli.past import listing
+
+    return listing(**given)
+
+
+@history.command("show")
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="The whole record, one line.")
+@click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
+def history_show(**given: Any) -> int:
+    """One run told again; the first letters of its id are enough."""
+    from fleetstop.cli.past import show
+
+    return show(**given)
 
 
 @group.group()

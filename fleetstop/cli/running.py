@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fleetstop.api import Fleet
+from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match
 from fleetstop.core.report import Report
 from fleetstop.errors import BadUsage, FleetstopError
@@ -66,9 +67,31 @@ def run_status(**given: Any) -> int:
             match=_match(given),
             limit=given["limit"],
             exclude=given["exclude"],
+            stacks=given["stacks"],
         )
 
     return _operate(given, work, table=True)
+
+
+def run_wait(**given: Any) -> int:
+    async def work(fleet: Fleet) -> Report:
+        return await fleet.wait(
+            *given["targets"],
+            until=given["until"],
+            timeout_s=limit(given["timeout"]),
+            match=_match(given),
+            limit=given["limit"],
+            exclude=given["exclude"],
+            all_jobs=given["all_jobs"],
+        )
+
+    return _operate(given, work, table=False)
+
+
+def limit(text: str | None) -> float | None:
+    """Seconds of `--timeout`; None: none was given, or `forever`."""
+    seconds = FOREVER if text is None else parse_duration(text)
+    return None if seconds == FOREVER else seconds
 
 
 def listing(**given: Any) -> int:
@@ -114,11 +137,18 @@ def _operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table:
                 confirm=someone.confirm if someone else None,
                 choose=someone.choose if someone else None,
             )
+            stack.callback(_unrecorded, fleet)
             return asyncio.run(_run(fleet, work)).exit_code
         except FleetstopError as exc:
             return complain(exc)
         except (KeyboardInterrupt, asyncio.CancelledError):
             return 130
+
+
+def _unrecorded(fleet: Fleet) -> None:
+    """One line; it changes no exit code."""
+    if fleet.unrecorded is not None:
+        Outlet(sys.stderr).write(f"fleetstop: this run left no whole record: {fleet.unrecorded}\n")
 
 
 async def _run(fleet: Fleet, work: Callable[[Fleet], Awaitable[Report]]) -> Report:

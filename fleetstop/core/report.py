@@ -88,6 +88,14 @@ class GpuRecord(Struct, frozen=True):
     holders: tuple[int, ...] | None
 
 
+class Stack(Struct, frozen=True):
+    """Where a trainer's main thread was, innermost call first; `problem`: why that is not seen."""
+
+    pid: int
+    text: tuple[str, ...]
+    problem: str | None = None
+
+
 class Cost(Struct, frozen=True):
     """What the operation took on the remote side, for the speed budget."""
 
@@ -114,6 +122,7 @@ class Outcome(Struct, frozen=True):
     gpus: tuple[GpuRecord, ...] | None = None
     findings: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    stacks: tuple[Stack, ...] = ()
     cost: Cost | None = None
     interrupted: bool = False
     hint: str | None = None

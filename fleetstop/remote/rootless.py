@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.crossing import from_inside, inner_pids, known_inside, strike_words
+from fleetstop.core.process import ProcessId
 from fleetstop.errors import FrameTimedOut, PrivilegeMissing, RemoteFailed
 from fleetstop.ports import Shell
 
@@ -39,6 +40,15 @@ class Rootless:
             case "send":
                 return await self._send(command)
         return await self._outside.run(command)
+
+    async def lingers(self, inside: ProcessId) -> bool:
+        """Whether our shell of this number in the container is there a second from now."""
+        outer = [out for out, pid in self.inner.items() if pid == inside.pid]
+        if len(outer) != 1:
+            return True
+        words = ("1000/50", f"{outer[0]}:{inside.start}")
+        answer = await self._outside.run(Command("watch", words))
+        return answer.status != 0 or not answer.data.strip()
 
     async def _detail(self, command: Command) -> Answer:
         try:

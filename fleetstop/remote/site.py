@@ -42,6 +42,9 @@ AT_ONCE = 3
 """Targets of one host worked on at once: two channels each stay under sshd's MaxSessions, and
 a pct call costs a core for up to a second."""
 
+WAITING_AT_ONCE = 4
+"""Who waits keeps its two channels for hours and costs nothing: 4 of them are 8 channels."""
+
 
 class Site:
     """One host: its connection, opened on first use and shared by its targets."""
@@ -57,7 +60,11 @@ class Site:
         self._failed_at = 0.0
         self._now = time.monotonic
         self.turn = asyncio.Semaphore(AT_ONCE)
+        self._waiting = asyncio.Semaphore(WAITING_AT_ONCE)
         self.pct_calls = 0
+
+    def turn_of(self, command: str) -> asyncio.Semaphore:
+        return self._waiting if command == "wait" else self.turn
 
     @property
     def ssh_connections(self) -> int:
@@ -318,22 +325,13 @@ class SitePlace:
     async def _end_inside(self, lost: list[ProcessId]) -> None:
         """Without root on the host only root in the container can end them; most end by
         themselves, once their answer is out, and cost no `pct` then."""
-        left = [each for each in lost if await self._lingers(each)]
+        left = [each for each in lost if await self._rootless.lingers(each)]
         fresh = await self._rights() if left else None
         for each in left:
             assert fresh is not None
             await fresh.run(Command("endtree", (str(each.pid), str(each.start))))
         if fresh is not None:
             await fresh.close()
-
-    async def _lingers(self, inside: ProcessId) -> bool:
-        """Whether our shell of this number in the container is there a second from now."""
-        outer = [out for out, pid in self._rootless.inner.items() if pid == inside.pid]
-        if len(outer) != 1:
-            return True
-        words = ("1000/50", f"{outer[0]}:{inside.start}")
-        answer = await self.outside.shell.run(Command("watch", words))
-        return answer.status != 0 or not answer.data.strip()
 
     async def _end(self, stuck: list[ProcessId]) -> None:
         """Through a fresh shell: the one that was used may be the one that hangs. A dry run

@@ -17,8 +17,10 @@ from fleetstop.view.layout import Line, Tone, note
 # for scripts a reason of exit 6 begins with one of these; for people the sentence is enough
 _WORD = re.compile(
     r"(?:^|(?<=; ))"
-    r"(?:not_saved|save_unseen|unproven|gpus_held|gpus_unseen|respawned|between_lives): "
+    r"(?:not_saved|save_unseen|unproven|gpus_held|gpus_unseen|respawned|between_lives"
+    r"|not_reached): "
 )
+_WAITED: frozenset[Result] = frozenset({"not_running", "running", "still_running", "unclean"})
 _TRAINING_LOG_S = 120.0
 
 
@@ -28,6 +30,7 @@ class Known(Struct, frozen=True):
     `asked`: the target as somebody would type it, None where the name alone does not lead
     there. `since_found_s`: from the first look to now. `patient`: a hold outlived its rung.
     `heard`: what an earlier run sent, as a sentence. `inventory`: the file that was named.
+    `waits`: it was a `wait`, which sends nothing.
     """
 
     located: Located | None = None
@@ -36,11 +39,13 @@ class Known(Struct, frozen=True):
     patient: bool = False
     heard: str | None = None
     inventory: str | None = None
+    waits: bool = False
 
 
 def last_line(outcome: Outcome, known: Known) -> Line:
     """The one line that is left under `--quiet`."""
-    text, tone = _sentence(outcome, known)
+    waited = known.waits and outcome.result in _WAITED and not outcome.interrupted
+    text, tone = _waited(outcome) if waited else _sentence(outcome, known)
     text = text[:-1] if text.endswith("?.") else text
     return Line("", f"{redact.text(outcome.target)} {text}", tone)
 
@@ -86,6 +91,15 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
         case _:
             assert_never(outcome.result)
     return text, _TONES.get(outcome.result, "bad")
+
+
+def _waited(outcome: Outcome) -> tuple[str, Tone]:
+    """What `wait` came to; it has touched nothing either way."""
+    took = "" if outcome.seconds is None else f" after {words.elapsed(outcome.seconds)}"
+    if outcome.result in ("running", "not_running"):
+        return f"REACHED{took}{_because(outcome)}.", "good"
+    state = "it runs on, untouched" if outcome.result == "still_running" else "nothing was sent"
+    return f"NOT REACHED{took}{_because(outcome)}; {state}.", "bad"
 
 
 def _foreseen(outcome: Outcome) -> str:
@@ -183,12 +197,14 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):
         lines.append(note("next", "run the same command again: it watches on and repeats nothing"))
-    if _force_could_help(outcome):
+    if _force_could_help(outcome, known):
         lines += [*_lose_least(outcome, known), _end_it_now(outcome, known)]
     return lines
 
 
-def _force_could_help(outcome: Outcome) -> bool:
+def _force_could_help(outcome: Outcome, known: Known) -> bool:
+    if known.waits:
+        return False
     named = "--force" in (outcome.hint or "")
     ends = outcome.result == "still_running" or _lacks_consent(outcome)
     left_alone = outcome.interrupted or (outcome.result == "still_running" and outcome.hint)

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TextIO
 
-import msgspec
-
-from fleetstop.core import redact
+from fleetstop.core.jsonline import line
 from fleetstop.core.report import Report
 from fleetstop.events import AnyEvent
 from fleetstop.view.stream import Outlet
 
-_BEYOND_ASCII = re.compile(r"[^\x20-\x7e]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-
-
-def line(value: object) -> str:
-    """One line of pure ASCII JSON: no secret, no infinity, nothing a terminal would act on."""
-    text = msgspec.json.encode(_clean(msgspec.to_builtins(value))).decode()
-    return _BEYOND_ASCII.sub(_escaped, text)
-
-
-def _clean(value: object) -> object:
-    """The same value with secrets masked and lone surrogates spelled out."""
-    if isinstance(value, str):
-        return _SURROGATE.sub(lambda found: redact.safe(found[0]), redact.scrub(value))
-    if isinstance(value, dict):
-        return {_clean(key): _clean(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(each) for each in value]
-    return value
-
-
-def _escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+__all__ = ["JsonLines", "line"]
 
 
 class JsonLines:

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Report
-from fleetstop.view import ending, exits, header, naming, question, words
+from fleetstop.view import ending, exits, header, naming, question, waiting, words
 from fleetstop.view.layout import Line
 
 # A hold whose numbers alone move is told again after so long.
@@ -166,6 +166,7 @@ class Story:
             since_found_s=chapter.since_found(event.at),
             patient=chapter.over,
             heard=_heard(chapter.watched, event.at),
+            waits=self._started is not None and self._started.command == "wait",
             inventory=self._started.inventory if self._started else None,
         )
         last = [ending.last_line(outcome, known)]
@@ -254,6 +255,8 @@ def _acted(event: e.Event, chapter: Chapter) -> str | None:
             whole = "complete" if event.complete else "NOT complete"
             name = redact.text(event.name, 80)
             text = f"{name} {whole}, {words.size(event.size)}, written after the signal"
+        case e.Waiting():
+            text = f"waiting {waiting.AIMS[event.what]}, {words.patience(event.limit_s)}"
         case e.Interrupted():
             text = "interrupted; nothing more is sent"
         case e.Fault():

@@ -170,6 +170,7 @@ def _details(found: e.Located, outcome: Outcome | None) -> list[Line]:
     if _hears_nothing(found):
         lines.append(Line("  ! deaf  ", _deaf(found), "warn"))
     lines += _verdict(found)
+    lines += [] if outcome is None else _stacks(outcome)
     texts = outcome.findings if outcome else ()
     return lines + [Line("  ! ", redact.text(each), "warn") for each in texts]
 
@@ -183,6 +184,15 @@ def _verdict(found: e.Located) -> list[Line]:
     return [Line("  ! ", each, "warn") for each in naming.account(found.evidence)]
 
 
+def _stacks(outcome: Outcome) -> list[Line]:
+    lines = []
+    for each in outcome.stacks:
+        first, *rest = each.text or (each.problem or "nothing came",)
+        lines.append(Line("  stack   ", f"{each.pid}  {redact.text(first.strip())}"))
+        lines += [Line("            ", redact.text(frame.strip())) for frame in rest]
+    return lines
+
+
 def _tree(found: e.Located, *, threads: bool = True) -> str:
     chain = [naming.full(each) for each in naming.above(found.family)]
     who = naming.trainers(found.family)
@@ -194,7 +204,8 @@ def _tree(found: e.Located, *, threads: bool = True) -> str:
 
 def _deaf(found: e.Located) -> str:
     lands = ", ".join(f"{redact.safe(name)} {how}" for name, how in found.landings.items())
-    return f"{lands or 'no stop signal is heard'}: `stop --graceful` cannot work."
+    why = lands or "no stop signal is heard"
+    return f"{why}: `stop --graceful` cannot work. fleetstop explain deaf"
 
 
 def _bare(outcome: Outcome) -> tuple[str, ...]:

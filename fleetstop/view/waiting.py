@@ -23,6 +23,12 @@ _VERIFYING = {
     "gpus": "waiting for the GPUs to be released",
     "above": "looking whether it comes back",
 }
+AIMS = {
+    "gone": "until it is gone",
+    "checkpoint": "for a new checkpoint",
+    "gpu-free": "until its GPUs are free",
+    "healthy": "until it is healthy",
+}
 
 
 class Waiting:
@@ -88,6 +94,8 @@ def _post(event: e.Event, now: float) -> _Post | None:
             return _Post(f"{event.why}: {facts}" if facts else event.why, now)
         case e.Verifying():
             return _Post(_VERIFYING[event.what], now)
+        case e.Waiting():
+            return _Post(f"waiting {AIMS[event.what]}", now, event.limit_s)
         case e.Interrupted():
             return _Post("letting go", now)
     return None

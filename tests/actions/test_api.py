@@ -8,7 +8,7 @@ import pytest
 
 from fleetstop import api, events
 from fleetstop.api import Fleet
-from fleetstop.api import fleet as fleet_module
+from fleetstop.api import runs as runs_module
 from fleetstop.core.inventory import Container, Host, Inventory, Job, Match, Target
 from fleetstop.core.report import Report
 from fleetstop.errors import BadUsage
@@ -158,7 +158,7 @@ def test_a_signal_named_by_hand_is_the_jobs_own_for_once() -> None:
 
 def test_a_listener_that_raises_never_hurts(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[str] = []
-    monkeypatch.setattr(fleet_module, "log_fault", lambda run, text: kept.append(text))
+    monkeypatch.setattr(runs_module, "log_fault", lambda run, text: kept.append(text))
     heard: list[AnyEvent] = []
 
     def listener(event: AnyEvent) -> None:

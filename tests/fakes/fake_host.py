@@ -228,6 +228,8 @@ class FakeHost:
             "list": self._list,
             "ends": self._ends,
             "log": self._log,
+            "wchan": self._wchan,
+            "stacks": self._stacks,
         }
 
     # the world, for tests
@@ -357,6 +359,13 @@ class FakeHost:
                 records += [f"{at}/fd/{fd}", file.target]
             lines.append(f"{at}/io:wchar: {written}")
         return _text("\n".join(lines) + "\n\n\0" + "".join(each + "\0" for each in records))
+
+    def _wchan(self, words: tuple[str, ...]) -> Answer:
+        here = (int(word) for word in words if int(word) in self.procs)
+        return _text("".join(f"{pid} do_sleep\n" for pid in here))
+
+    def _stacks(self, words: tuple[str, ...]) -> Answer:
+        return Answer(status=30, data=b"")
 
     def _same(self, word: str) -> Proc | None:
         pid, _, start = word.partition(":")

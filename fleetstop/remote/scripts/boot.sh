@@ -391,6 +391,33 @@ gpus() {
   echo "gpus $gs"; cat "$t/g"; printf '\n\0'; echo "apps $as"; cat "$t/a"; rm -rf "$t"
 }
 
+# wchan PID... : where each sleeps in the kernel, one line each
+wchan() {
+  for p; do
+    number "$p" || return 2
+    w=; { read -r w <"/proc/$p/wchan"; } 2>/dev/null
+    [ -z "$w" ] || echo "$p $w"
+  done
+}
+
+# stacks PID MS : py-spy's dump of one process, without stopping it; it is ended when its time is over
+stacks() {
+  number "$1" || return 2
+  command -v py-spy >/dev/null 2>&1 || return 30
+  t=$(mktemp) || return 20
+  py-spy dump --nonblocking -p "$1" >"$t" 2>&1 </dev/null 3<&- &
+  spy=$!; left=${2:-8000}
+  while kill -0 "$spy" 2>/dev/null; do
+    # a child that has ended stays a zombie until it is waited for
+    s=; { read -r s <"/proc/$spy/stat"; } 2>/dev/null; case ${s##*)} in ' Z'*) break ;; esac
+    [ "$left" -gt 0 ] || { kill -s KILL "$spy"; rm -f "$t"; return 31; }
+    nap 0.05 || { kill -s KILL "$spy"; rm -f "$t"; return 8; }
+    left=$((left - 50))
+  done
+  wait "$spy"; s=$?; cat "$t"; rm -f "$t"
+  return $s
+}
+
 # files of the job: sizes and names as NUL records, then the first and last bytes when asked
 list() { # dir [MOST] : all of it, or the newest MOST as records of their own, behind the directory's
   path "$1"; date +%s.%N
@@ -470,7 +497,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|list|ends|log|pidfile|panes|keys|run|ran)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|keys|run|ran)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|touch) command eval '"${verb}_" "$@"' ;;

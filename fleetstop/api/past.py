@@ -1,0 +1,73 @@
+"""The runs of the past, and the record that a run leaves while it goes on."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import platformdirs
+
+from fleetstop.api.machine import log_fault
+from fleetstop.core.report import Report
+from fleetstop.events import AnyEvent, Emit, Untold
+from fleetstop.history import shelf
+from fleetstop.history.record import Record, State
+from fleetstop.history.recorder import Recorder
+from fleetstop.history.shelf import Entry
+
+__all__ = ["Record", "Records", "past_run", "past_runs", "records_directory"]
+
+
+def records_directory() -> Path:
+    """`~/.local/state/fleetstop/runs`, or below $XDG_STATE_HOME."""
+    return Path(platformdirs.user_state_dir("fleetstop")) / "runs"
+
+
+def past_runs(limit: int = 20, target: str | None = None) -> tuple[Entry, ...]:
+    """The newest first. `target`: of this one only, `ct200` means all jobs of it."""
+    return shelf.runs(records_directory(), limit=limit, target=target)
+
+
+def past_run(prefix: str) -> tuple[Record, State]:
+    """The one run whose id begins so; raises BadUsage where none or several do."""
+    return shelf.find(records_directory(), prefix)
+
+
+class Records:
+    """The recorders of one fleet, one for each run. `problem`: the last reason why one failed."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.problem: str | None = None
+        self._directory = directory
+        self._open: list[Recorder] = []
+
+    def telling(self, run: str, emit: Emit) -> Emit:
+        """Everything goes to the history first, so that a killed client leaves it; what is for it
+        alone ends there. The report is told first: writing the whole file may take its time."""
+        recorder = Recorder(self._directory, run) if self._directory is not None else None
+        if recorder is not None:
+            self._open.append(recorder)
+
+        def tell(event: AnyEvent) -> None:
+            last = isinstance(event, Report)
+            if last:
+                emit(event)
+            if recorder is not None and recorder.problem is None:
+                self._record(recorder, event)
+            if not last and not isinstance(event, Untold):
+                emit(event)
+
+        return tell
+
+    def _record(self, recorder: Recorder, event: AnyEvent) -> None:
+        """A record that cannot be written never hurts the run."""
+        try:
+            recorder(event)
+        except Exception:
+            recorder.problem = f"a fault: {log_fault('history', traceback.format_exc())}"
+        self.problem = recorder.problem or self.problem
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+        self._open.clear()

@@ -1,0 +1,176 @@
+"""How a run is made: its events, its targets all at once, its report, its record."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import traceback
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fleetstop import events
+from fleetstop.actions.asking import Desk
+from fleetstop.actions.fleet import Action, Allowed, Crew, anything
+from fleetstop.actions.telling import Run
+from fleetstop.api.machine import SystemClock, log_fault, operator
+from fleetstop.api.past import Records
+from fleetstop.core.inventory import Inventory, Target
+from fleetstop.core.report import Outcome, Report
+from fleetstop.core.report import report as make_report
+from fleetstop.errors import Refused
+from fleetstop.events import AnyEvent, Emit
+from fleetstop.ports import Choose, Confirm, Place
+from fleetstop.remote.site import Site
+from fleetstop.remote.ssh import Tunnels
+
+
+def nobody(event: AnyEvent) -> None:
+    """Hears everything and says nothing."""
+
+
+class Runs:
+    """An inventory with its connections, and how one action is run on some of it."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        *,
+        emit: Emit = nobody,
+        ssh_config: Path | None = None,
+        parallel: int = 20,
+        named: str | None = None,
+        confirm: Confirm | None = None,
+        choose: Choose | None = None,
+        history: Path | None = None,
+    ) -> None:
+        """`history`: the directory where each run leaves its record; None: it leaves none."""
+        self.inventory = inventory
+        self._named = named
+        self._emit = emit
+        self._ssh_config = ssh_config
+        self._parallel = parallel
+        self._clock = SystemClock()
+        self._sites: dict[tuple[object, ...], Site] = {}
+        self._listener_failed = False
+        self._tunnels = Tunnels()
+        self._desk = Desk(confirm, choose)
+        self._records = Records(history)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(site.close() for site in self._sites.values()))
+        await self._tunnels.close()
+        self._records.close()
+
+    @property
+    def unrecorded(self) -> str | None:
+        """Why a run left no whole record; None while all is well."""
+        return self._records.problem
+
+    def _refused(self, words: Sequence[str], exc: Refused, command: str = "stop") -> Report:
+        """Several jobs where one was meant: nothing was even connected to."""
+        run, at = secrets.token_hex(4), self._clock.wall()
+        name = " ".join(words)
+        outcome = Outcome(
+            target=name,
+            host=None,
+            vmid=None,
+            job=None,
+            result="refused",
+            reason=exc.message,
+            evidence=exc.evidence,
+            hint=exc.hint or None,
+        )
+        done = make_report(run, [outcome])
+        tell = self._records.telling(run, self._tell)
+        tell(
+            events.Started(
+                at=at,
+                target=None,
+                run=run,
+                command=command,
+                targets=(name,),
+                asked=tuple(words),
+                inventory=self._named,
+            )
+        )
+        tell(events.TargetFinished(at=at, target=name, outcome=outcome))
+        tell(done)
+        return done
+
+    async def _run(
+        self,
+        command: str,
+        asked: Sequence[str],
+        targets: Sequence[Target],
+        action: Action,
+        dry_run: bool,
+        allowed: Allowed = anything,
+        limit_s: float | None = None,
+    ) -> Report:
+        run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
+        tell = self._records.telling(run.id, self._tell)
+        tell(
+            events.Started(
+                at=self._clock.wall(),
+                target=None,
+                run=run.id,
+                command=command,
+                targets=tuple(each.name for each in targets),
+                asked=tuple(asked),
+                inventory=self._named,
+            )
+        )
+        crew = Crew(
+            run,
+            self._clock,
+            tell,
+            partial(self._open, dry_run=dry_run),
+            lambda target: self._site(target).turn_of(command),
+            partial(log_fault, run.id),
+            self._parallel,
+            limit_s,
+        )
+        try:
+            outcomes = await crew.run_all(targets, action, allowed, exclusive=not dry_run)
+        except asyncio.CancelledError:
+            # tell how far it came, then let the interruption pass
+            tell(make_report(run.id, crew.so_far(targets)))
+            raise
+        done = make_report(run.id, outcomes)
+        tell(done)
+        return done
+
+    async def _open(self, target: Target, *, dry_run: bool) -> Place:
+        return await self._site(target).place(target.vmid, dry_run=dry_run)
+
+    def _site(self, target: Target) -> Site:
+        host = target.host
+        # an ad-hoc host may bear the same name as another with another port or login
+        key = (host.ssh, host.port, host.jump, host.identity, host.known_hosts, host.sudo, host.pct)
+        if key not in self._sites:
+            self._sites[key] = Site(host, self._tunnels, self._ssh_config)
+        return self._sites[key]
+
+    def _tell(self, event: AnyEvent) -> None:
+        """A listener can never hurt the work: what it raises is kept from the run."""
+        try:
+            self._emit(event)
+        except Exception:
+            if not self._listener_failed:
+                log_fault("listener", traceback.format_exc())
+            self._listener_failed = True

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fleetstop import events
+from fleetstop.api import past
+from fleetstop.api.fleet import Fleet
+from fleetstop.core.report import Report
+from fleetstop.events import AnyEvent, Untold
+from fleetstop.history import shelf
+from fleetstop.history.recorder import Recorder
+from tests.actions.test_api import Practice, practice
+
+
+def recorded(where: Path) -> tuple[Practice, list[AnyEvent]]:
+    fleet, told = practice()
+    fleet._records = past.Records(where)
+    return fleet, told
+
+
+def test_a_run_is_recorded_and_the_listener_hears_no_snapshot(tmp_path: Path) -> None:
+    async def story() -> Report:
+        fleet, told = recorded(tmp_path)
+        async with fleet:
+            report = await fleet.stop("ct200", graceful=True)
+        assert not any(isinstance(each, Untold) for each in told)
+        found, state = shelf.find(tmp_path, report.run)
+        assert [*found.events, found.report] == told
+        assert [each.moment for each in found.snapshots] == ["found", "before INT", "end"]
+        assert state == "ended"
+        assert fleet.unrecorded is None
+        return report
+
+    assert asyncio.run(story()).exit_code == 0
+
+
+def test_two_runs_at_once_do_not_mix(tmp_path: Path) -> None:
+    async def story() -> None:
+        fleet, _ = recorded(tmp_path)
+        first, second = await asyncio.gather(fleet.status("ct200"), fleet.status("ct200"))
+        for report in (first, second):
+            found, _ = shelf.find(tmp_path, report.run)
+            assert found.report == report
+            assert sum(isinstance(each, events.Started) for each in found.events) == 1
+
+    asyncio.run(story())
+
+
+def test_a_bug_in_the_history_never_hurts_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(past, "log_fault", lambda run, text: kept.append(text))
+
+    def broken(self: Recorder, event: AnyEvent) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Recorder, "__call__", broken)
+
+    async def story() -> None:
+        fleet, told = recorded(tmp_path)
+        async with fleet:
+            report = await fleet.stop("ct200", graceful=True)
+        assert (report.exit_code, told[-1]) == (0, report)
+        assert fleet.trainer.heard == ["INT"]
+        assert fleet.unrecorded is not None
+
+    asyncio.run(story())
+    assert len(kept) == 1
+    assert "ZeroDivisionError" in kept[0]
+
+
+def test_a_wait_sends_nothing_and_asks_for_a_dry_place() -> None:
+    async def story() -> None:
+        fleet, told = practice()
+        fleet.world.later(5.0, lambda: fleet.world.end(fleet.trainer))
+        report = await fleet.wait("ct200", timeout_s=60.0)
+        assert [each.result for each in report.targets] == ["not_running"]
+        assert isinstance(told[0], events.Started)
+        assert told[0].command == "wait"
+        assert fleet.opened == [("ct200:train", True)]
+        assert (fleet.world.kills, fleet.world.ledgers) == ([], {})
+
+    asyncio.run(story())
+
+
+def test_loading_says_whether_runs_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "fleet.yaml").write_text("hosts: {pve1: {ssh: root@pve1}}\n")
+    assert past.records_directory() == tmp_path / "fleetstop/runs"
+    for record in (True, False):
+        fleet = Fleet.load(tmp_path / "fleet.yaml", record=record)
+        assert (fleet._records._directory == past.records_directory()) is record

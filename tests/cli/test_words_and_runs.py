@@ -1,0 +1,107 @@
+"""explain, history and wait without any host: what is typed wrong, and what is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_command_line import fleetstop, home, test_help_loads_nothing_heavy
+
+__all__ = ["home"]
+
+
+@pytest.mark.parametrize("words", [["wait"], ["explain"], ["history"], ["history", "show"]])
+def test_their_help_is_light_too(words: list[str]) -> None:
+    test_help_loads_nothing_heavy([*words, "--help"])
+
+
+MISTAKES: list[tuple[list[str], int, list[str]]] = [
+    (["explain", "deff"], 2, ["did you mean deaf?", "fleetstop explain lists them all"]),
+    (["explain", "\x1b[2J"], 2, ["is no word of ours"]),
+    (["history", "show"], 2, ["Missing argument"]),
+    (["history", "show", "ffff"], 2, ["there is no run 'ffff'"]),
+    (["history", "--limit", "0"], 2, ["--limit"]),
+    (["wait"], 2, ["Missing argument"]),
+    (["wait", "ct200", "--for", "gone-ish"], 2, ["--for"]),
+    (["wait", "ct200", "--timeout", "soon"], 2, ["soon", "is not a duration"]),
+    (["wait", "ct20"], 2, ["did you mean 'ct20"]),
+    (["wait", "ct201"], 5, ["ct201:train", "ct201:eval"]),
+    (["wait", "root@h.invalid/200"], 2, ["--script"]),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), MISTAKES, ids=lambda v: str(v)[:40])
+def test_mistakes_get_a_sentence_and_the_right_code(
+    home: Path, words: list[str], code: int, said: list[str]
+) -> None:
+    done = fleetstop(home, *words)
+    text = done.stderr + done.stdout
+    assert done.returncode == code, text
+    assert "Traceback" not in text
+    assert "\x1b" not in text
+    for each in said:
+        assert each in text
+
+
+def test_explain_prints_a_few_sentences_or_json(home: Path) -> None:
+    done = fleetstop(home, "explain", "deaf")
+    assert done.returncode == 0
+    assert done.stdout.startswith("deaf (verdict)\n")
+    every = json.loads(fleetstop(home, "explain", "--json").stdout)
+    assert (every["event"], every["schema"]) == ("glossary", 1)
+    assert {"kind", "word", "means", "seen", "next"} == every["words"][0].keys()
+    (one,) = json.loads(fleetstop(home, "explain", "130", "--json").stdout)["words"]
+    assert (one["kind"], one["word"]) == ("exit code", "130")
+
+
+def test_a_run_is_in_the_history_whatever_became_of_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    assert fleetstop(home, "history").stdout == "no runs yet\n"
+    assert fleetstop(home, "stop", "ct201:train").returncode == 5
+    assert fleetstop(home, "stop", "ct201").returncode == 5
+    assert fleetstop(home, "wait", "ct200", "--timeout", "5").returncode == 4
+    places = list((home / "state/fleetstop/runs").iterdir())
+    assert [each.suffix for each in places] == [".json"] * 3
+    assert {stat.S_IMODE(each.stat().st_mode) for each in places} == {0o600}
+    told = json.loads(fleetstop(home, "history", "--json").stdout)
+    assert (told["event"], told["schema"]) == ("history", 1)
+    assert [(each["command"], each["exit_code"]) for each in told["runs"]] == [
+        ("wait", 4), ("stop", 5), ("stop", 5),
+    ]  # fmt: skip
+    assert len(json.loads(fleetstop(home, "history", "--limit", "1", "--json").stdout)["runs"]) == 1
+    only = json.loads(fleetstop(home, "history", "--target", "ct200", "--json").stdout)["runs"]
+    assert [each["targets"] for each in only] == [["ct200:train"]]
+    run = told["runs"][1]["run"]
+    shown = fleetstop(home, "history", "show", run[:7])
+    assert shown.returncode == 0
+    assert f"run {run}: stop ct201" in shown.stdout
+    assert "REFUSED" in shown.stdout
+    whole = json.loads(fleetstop(home, "history", "show", run, "--json").stdout)
+    assert whole["report"]["exit_code"] == 5
+    assert whole["events"][0]["event"] == "started"
+
+
+def test_ls_and_a_mistake_leave_no_record(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    fleetstop(home, "ls")
+    fleetstop(home, "stop", "ct20")
+    fleetstop(home, "explain", "deaf")
+    assert not (home / "state").exists()
+
+
+def test_a_state_directory_that_cannot_be_made_costs_one_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "state").write_text("a file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    done = fleetstop(home, "stop", "ct201:train")
+    assert done.returncode == 5
+    lines = [each for each in done.stderr.splitlines() if "no whole record" in each]
+    assert len(lines) == 1
+    assert os.fspath(home) in lines[0]
