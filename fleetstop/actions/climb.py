@@ -12,6 +12,7 @@ from fleetstop.actions.files import JobFiles
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.lock import Answered, Lock
 from fleetstop.actions.telling import Scope
+from fleetstop.core.birth import may_be_marked
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
@@ -266,6 +267,7 @@ class Climb:
         tree = await looks.look(place, target.vmid)
         members = {each.id.pid for each in self.family.members}
         born = {each.id.pid for pid in members for each in tree.below(pid)} - members
+        born |= may_be_marked(self.family, tree)
         # exec keeps the identity: what was a wrapper may be somebody's shell by now
         above = {kin.id.pid for kin in self.family.of("wrapper", "launcher")}
         tree = await looks.add_detail(place, tree, members | born)

@@ -15,6 +15,7 @@ from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
+    above,
     blind,
     first_judgement,
     gaps,
@@ -24,7 +25,9 @@ from fleetstop.actions.present import (
     members,
     newest_record,
     outcome_of,
+    promises,
 )
+from fleetstop.actions.returned import came_back
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Family, standing
@@ -130,15 +133,17 @@ class _Attempt:
             events.Located,
             **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
         )
-        self._tell_gaps(scene)
+        self._tell_gaps(scene, family)
         if self._wish.dry_run:
             return self._planned(scene, ladder)
         end = await self._climb.run()
         return await self._ended(scene, self._climb, end)
 
-    def _tell_gaps(self, scene: Scene) -> None:
-        """What the inventory names and is not there: told before anything rests on it."""
-        self._gaps = tuple(self._scope.teller.finding(each) for each in gaps(self._scope, scene))
+    def _tell_gaps(self, scene: Scene, family: Family) -> None:
+        """What the inventory names and is not there, and what cannot be promised: told before
+        anything rests on it."""
+        said = (*gaps(self._scope, scene), *promises(scene, family))
+        self._gaps = tuple(self._scope.teller.finding(each) for each in said)
 
     def _nothing_found(self, scene: Scene) -> Outcome:
         name = self._scope.target.name
@@ -204,17 +209,19 @@ class _Attempt:
         saved = await checkpoint(self._scope, scene, climb)
         free = await verify.gpus(self._scope, scene, climb, within)
         # asked last: a supervisor needs its time to start the job again
-        back = await verify.came_back(self._scope, climb)
-        problems = [each for each in (leftover, back, saved.problem, free.problem) if each]
+        back = await came_back(self._scope, scene, climb)
+        problems = [each for each in (leftover, back.problem, saved.problem, free.problem) if each]
         result: Result = "unclean" if problems else "stopped"
         ended: dict[str, Any] = (
             {} if leftover else {"verdict": "gone", "evidence": _goodbye(climb.family)}
         )
+        if back.again:
+            ended = {"verdict": "respawned", "evidence": (back.problem,)}
         return self.outcome(
             result,
             **ended,
             reason="; ".join(problems) or None,
-            findings=(*self._gaps, *climb.doubts, *saved.findings, *free.findings),
+            findings=(*self._gaps, *climb.doubts, *saved.findings, *back.findings, *free.findings),
             checkpoint=saved.record,
             gpus=free.gpus if free.gpus is not None else (),
         )
@@ -230,6 +237,7 @@ class _Attempt:
             judged = first_judgement(self._scope, scene, family, None)
             known |= _seen(family, judged)
             known |= {"gpus": gpu_records(scene, family), "checkpoint": newest_record(scene)}
+            known["above"] = above(scene, family)
         known["findings"] = self._gaps
         if climb is not None and climb.judged is not None:
             known |= _seen(climb.family, climb.judged)

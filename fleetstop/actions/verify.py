@@ -1,36 +1,17 @@
-"""Prove that it worked: nothing came back, GPUs free; what cannot be proved is said."""
+"""Prove that the GPUs are free; what cannot be proved is said."""
 
 from __future__ import annotations
 
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.climb import Climb
-from fleetstop.actions.locate import Scene, identify
+from fleetstop.actions.locate import Scene
 from fleetstop.actions.proof import Proof
 from fleetstop.actions.telling import Scope
 from fleetstop.core.gpu import GpuView, Unseen, held_mib, indexes_of, released
-from fleetstop.core.redact import command
 from fleetstop.core.report import GpuRecord
 
 _SOME = -1
-
-
-async def came_back(scope: Scope, climb: Climb) -> str | None:
-    """Whether the job runs again under a new identity, or what would start it again does."""
-    job = scope.target.job
-    assert job is not None
-    scope.teller.tell(events.Verifying, what="above")
-    tree = await looks.look(scope.place, scope.target.vmid)
-    tree, found = await identify(scope, tree, job, Unseen(""))
-    known = climb.family.ids
-    fresh = [k.pid for family in found.families for k in family.trainers if k.id not in known]
-    if fresh:
-        pids = ", ".join(str(pid) for pid in fresh)
-        return f"respawned: the job runs again as {pids}"
-    if found.leftovers and job.wrapper != "outlives":
-        above = found.leftovers[0]
-        return f"respawned: {above.pid} {command(above.argv or ())} would start it again"
-    return None
 
 
 async def gpus(scope: Scope, scene: Scene, climb: Climb, within_s: float) -> Proof:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from fleetstop.core.family import Family, grow, standing
+from fleetstop.core.birth import grow
+from fleetstop.core.family import Family, standing
 from fleetstop.core.holds import HoldClock, Why, exhausted, facts_for, reason, tick
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import FOREVER, Playbook, Rung
@@ -104,7 +105,8 @@ def observe(
 def was_sent(ladder: Ladder, send: Send, tree: ProcessTree, now: float) -> Ladder:
     """The signal is out: its rung's wait begins, and who heard it is remembered."""
     # `send.landing` is the worst of them: in a fatal burst one may live on that heard it
-    heard = {kin.id for kin in send.recipients if _may_hear(tree.get(kin.id), send.signal)}
+    reached = (*send.recipients, *send.passed_on)
+    heard = {kin.id for kin in reached if _may_hear(tree.get(kin.id), send.signal)}
     return _with(
         ladder,
         sent=(*ladder.sent, send),

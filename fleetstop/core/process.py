@@ -70,7 +70,8 @@ class Detail(Struct, frozen=True):
     """What a second, closer look adds. None: could not be seen.
 
     `blocked` is the AND over all threads; `written` bytes passed to write(2) so far. From the
-    environment it was exec'd with: `rank` is its RANK and LOCAL_RANK, `started_in` its PWD.
+    environment it was exec'd with: `rank` is its RANK and LOCAL_RANK, `started_in` its PWD,
+    `mark` its FLEETSTOP_MARK (set by our launch), `shutdown_s` TORCH_ELASTIC_SHUTDOWN_TIMEOUT.
     """
 
     blocked: int | None = None
@@ -79,6 +80,8 @@ class Detail(Struct, frozen=True):
     rank: str | None = None
     started_in: str | None = None
     written: int | None = None
+    mark: str | None = None
+    shutdown_s: str | None = None
 
 
 class Process(Struct, frozen=True):

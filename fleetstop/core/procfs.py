@@ -153,6 +153,8 @@ class _Gathered(msgspec.Struct):
     cwd: str | None = None
     rank: list[str] = []
     started_in: str | None = None
+    mark: str | None = None
+    shutdown_s: str | None = None
 
 
 def parse_detail(data: bytes) -> dict[int, Detail]:
@@ -211,6 +213,10 @@ def _environ(here: _Gathered, variable: str) -> None:
         here.started_in = value
     elif name in ("RANK", "LOCAL_RANK"):
         here.rank.append(variable)
+    elif name == "FLEETSTOP_MARK":
+        here.mark = value or None
+    elif name == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT":
+        here.shutdown_s = value
 
 
 def _detail(seen: _Gathered) -> Detail:
@@ -226,6 +232,8 @@ def _detail(seen: _Gathered) -> Detail:
         rank=" ".join(sorted(seen.rank)) or None,
         started_in=seen.started_in,
         written=_integer(seen.io.get("wchar")),
+        mark=seen.mark,
+        shutdown_s=seen.shutdown_s,
     )
 
 

@@ -10,6 +10,7 @@ from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Rung
 from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.ranks import messenger, through_launcher
 from fleetstop.core.signals import Landing, worst
 
 Consent: TypeAlias = Literal["given", "refused", "absent"]
@@ -26,6 +27,8 @@ class Send(Struct, frozen=True):
     lossy: bool
     resume: bool
     wait_s: float
+    # ranks that hear it from their launcher, the recipient
+    passed_on: tuple[Kin, ...] = ()
 
 
 class Skip(Struct, frozen=True):
@@ -105,6 +108,13 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     """One rung against one look. Rules: design of the ladder, in the README's 'How it stops'."""
     signal = here.stop_signal if rung.signal == "stop_signal" else rung.signal
     reached = recipients(rung.to, signal, here)
+    passed_on: tuple[Kin, ...] = ()
+    if rung.to == "trainers" and reached and through_launcher(here.family, signal):
+        asked = messenger(here.family, here.tree, signal)
+        if isinstance(asked, str):
+            pids = tuple(kin.pid for kin in reached)
+            return Skip(index, signal, rung.to, pids, None, asked)
+        reached, passed_on = (asked,), reached
     pids = tuple(kin.pid for kin in reached)
 
     def skip(reason: str, how: Landing | None = None, consent: bool = False) -> Skip:
@@ -118,7 +128,7 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     if signal != "KILL" and earlier is not None and _awaited(signal, earlier, here):
         # before its landing: a trainer that shuts down may ignore now what it has heard
         return WatchOn(index, earlier.signal, rung.to, reached, earlier, rung.wait_s)
-    seen = [(kin, here.tree.processes[kin.id.pid]) for kin in reached]
+    seen = [(kin, here.tree.processes[kin.id.pid]) for kin in (*reached, *passed_on)]
     landings = [process.landing(signal) for _, process in seen]
     if any(each is None for each in landings):
         return skip("how it would land could not be seen")
@@ -145,16 +155,26 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         lossy=cost is not None,
         resume=signal != "KILL" and any(process.state == "T" for _, process in seen),
         wait_s=rung.wait_s,
+        passed_on=passed_on,
     )
 
 
 def _heard_earlier(to: str, reached: tuple[Kin, ...], here: Standing) -> Heard | None:
     """The latest signal of earlier runs, where every trainer this rung is for has heard one."""
-    earlier = [here.past.get(kin.id) for kin in reached if kin.id not in here.heard]
+    earlier = [_past(kin, here) for kin in reached if kin.id not in here.heard]
     past = [each for each in earlier if each is not None]
     if to != "trainers" or len(past) < len(reached):
         return None
     return min(past, key=lambda each: each.ago_s)
+
+
+def _past(kin: Kin, here: Standing) -> Heard | None:
+    """What an earlier run has sent it, or sent its launcher to be handed on."""
+    told = here.past.get(kin.id)
+    if told is not None or kin.role != "trainer":
+        return told
+    above = (here.past.get(each.id) for each in here.family.of("launcher"))
+    return next((each for each in above if each is not None), None)
 
 
 def _awaited(signal: str, earlier: Heard, here: Standing) -> bool:
@@ -187,7 +207,7 @@ def _cost(
         return "it ends the job at once, unsaved."
     if how == "fatal":
         return "no handler; it would end the job at once, unsaved."
-    again = [kin for kin in reached if kin.id in here.heard or kin.id in here.past]
+    again = [kin for kin in reached if kin.id in here.heard or _past(kin, here) is not None]
     if again:
         pids = ", ".join(str(kin.pid) for kin in again)
         return f"{pids} has heard a signal already; a second one may cut its save."

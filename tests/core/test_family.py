@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetstop.core.family import Family, find, grow, standing
+from fleetstop.core.birth import grow
+from fleetstop.core.family import Family, find, standing
 from fleetstop.core.inventory import Job, Launch, Match
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from tests.core.trees import process, roles_of, told, tree
@@ -466,7 +467,10 @@ BETWEEN = [
     ("110 python /opt/x/bin/accelerate launch /job/train.py", None, [110]),
     ("110 torchrun eval.py", None, []),
     ("110 tail -f train.py", None, []),
-    ("110 bash -c 'while true; do python train.py; sleep 5; done'\n  120 sleep 5", None, []),
+    ("110 bash -c 'while true; do python train.py; sleep 5; done'\n  120 sleep 5", None, [110]),
+    ("110 bash -c 'until python3 -u train.py --x; do sleep 5; done'", None, [110]),
+    ("110 bash -c 'while sleep 60; do rsync train.py away:; done'", None, []),
+    ("110 bash -c 'python train.py; bash upload.sh'", None, []),
     ("110 ./run.sh --all", RUN_SH, [110]),
     ("110 /bin/bash ./run.sh --all\n  120 sleep 5", RUN_SH, [110]),
     ("110 /bin/bash -e ./run.sh --all", RUN_SH, [110]),

@@ -203,6 +203,7 @@ class FakeHost:
             "list": self._list,
             "ends": self._ends,
             "log": self._log,
+            "source": self._source,
         }
 
     # the world, for tests
@@ -443,6 +444,18 @@ class FakeHost:
         if file is None:
             return Answer(status=1, data=b"")
         return Answer(status=0, data=file.data[: int(words[1])] + file.data[-1024:])
+
+    def _source(self, words: tuple[str, ...]) -> Answer:
+        """Files by name, or as a process holds them open."""
+        out = b""
+        for word in words:
+            path = word
+            if word.startswith("/proc/"):
+                _, _, pid, _, fd = word.split("/")
+                path = self.procs[int(pid)].files[int(fd)].target
+            if path in self.files:
+                out += f"\0{word}\n".encode() + self.files[path].data
+        return Answer(status=0, data=out)
 
     def _log(self, words: tuple[str, ...]) -> Answer:
         file = self.files.get(words[0])
