@@ -143,7 +143,10 @@ class Climb:
 
     async def _confirmed(self) -> bool:
         """A look may be torn: gone is said only after asking for each identity once more."""
-        if await looks.all_gone(self._scope.place, [kin.id for kin in self.family.members]):
+        # nobody stands: who is seen alive all the same has become something else by exec
+        became = {p.id for p in self.look.tree.processes.values() if p.alive}
+        ids = [kin.id for kin in self.family.members if kin.id not in became]
+        if not ids or await looks.all_gone(self._scope.place, ids):
             return True
         self._torn += 1
         if self._torn > _TORN_TRIES:

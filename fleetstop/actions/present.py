@@ -104,7 +104,7 @@ def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
         AboveRecord(
             pid=each.pid,
             kind=each.kind,
-            cmd=redact.command(each.argv),
+            cmd=redact.text(each.name) if each.name else redact.command(each.argv),
             will=redact.text(each.will),
             again=each.again,
         )

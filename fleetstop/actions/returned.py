@@ -13,7 +13,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.family import Found
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.redact import command
+from fleetstop.core.redact import command, text
 from fleetstop.core.supervisors import Above, standing_above
 from fleetstop.core.units import units_of
 
@@ -46,8 +46,8 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
         waited = scope.clock.now() - start
         left = found.leftovers if job.wrapper != "outlives" else ()
         if left and waited >= LEAVING_S:
-            text = f"{left[0].pid} {command(left[0].argv or ())} would start it again"
-            return Returned(problem=f"respawned: {text}")
+            said = f"{left[0].pid} {command(left[0].argv or ())} would start it again"
+            return Returned(problem=f"respawned: {said}")
         able = await _able(scope, above, tree, climb)
         if not left and not any(waited < each.delay_s + GRACE_S for each in able):
             return Returned(findings=_quiet(scope, able))
@@ -75,7 +75,7 @@ async def _able(
         if each.id is not None and tree.get(each.id) is None:
             continue
         if each.kind == "systemd":
-            now = await ask_unit(scope, each.argv[0].partition(" ")[0])
+            now = await ask_unit(scope, (each.name or "").partition(" ")[0])
             if now is not None and now.settled:
                 continue
         able.append(each)
@@ -85,8 +85,7 @@ async def _able(
 def _quiet(scope: Scope, able: list[Above]) -> tuple[str, ...]:
     return tuple(
         scope.teller.finding(
-            f"{each.kind} {command(each.argv)} could start it again, and did not within "
-            f"{each.delay_s + GRACE_S:g} s"
+            f"{_called(each)} could start it again, and did not within {each.delay_s + GRACE_S:g} s"
         )
         for each in able
     )
@@ -100,7 +99,7 @@ def _respawned(fresh: tuple[int, ...], tree: ProcessTree, above: tuple[Above, ..
         each
         for each in above
         if each.again != "never"
-        and (each.id in over or any(each.argv[0].startswith(unit) for unit in groups))
+        and (each.id in over or any((each.name or "").startswith(unit) for unit in groups))
     ]
     # the farthest is the one that nothing else has started again
     who = next(iter(by), None)
@@ -113,4 +112,4 @@ def _called(each: Above) -> str:
     if each.kind in ("loop", "launcher") and each.pid is not None:
         return f"{each.pid} {command(each.argv)}"
     name = {"systemd": "systemd unit ", "docker": "docker "}.get(each.kind, f"{each.kind} ")
-    return name + command(each.argv)
+    return name + (text(each.name) if each.name else command(each.argv))

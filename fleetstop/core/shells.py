@@ -36,18 +36,27 @@ def loop_of(process: Process, names: frozenset[str], texts: Mapping[ProcessId, s
     return loop_around(text, lambda words: runs(words, names)) if text else None
 
 
-def names_below(tree: ProcessTree, process: Process) -> frozenset[str]:
-    """What the processes below a shell were called by: their script, module or program."""
+def names_below(
+    tree: ProcessTree, process: Process, trainers: Iterable[ProcessId]
+) -> frozenset[str]:
+    """What a shell's text would call the job by: script, module or program of the trainers and
+    of whoever stands between. What else it runs (an init's sleep) is none of the job."""
+    chain: list[Process] = []
+    for pid in {each.pid for each in trainers if tree.get(each) is not None}:
+        above = list(tree.above(pid))
+        if process.id in {each.id for each in above}:
+            at = next(i for i, each in enumerate(above) if each.id == process.id)
+            chain += [tree.processes[pid], *above[:at]]
     found: set[str] = set()
-    for each in tree.below(process.id.pid):
+    for each in chain:
         argv = each.argv or ()
         ran, shell = executed(argv), shell_runs(argv)
         found |= {base(ran.script or ""), ran.module or ""}
         found |= {base(shell[1])} if shell and shell[0] == "script" else set()
         if ran.script is None and ran.module is None and not is_shell(each):
-            found |= {base(word) for word in argv[:1]}
-        if each.comm and ran.script is None:
-            found.add(each.comm)
+            found |= {base(argv[0])} if argv else {each.comm}
+        # a script that its #! line made a program
+        found |= {base(word) for word in argv[1:3] if base(word)[:15] == each.comm}
     return frozenset(found - {""} - PASS_THROUGH)
 
 

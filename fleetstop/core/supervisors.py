@@ -38,7 +38,8 @@ _COMMS = {
 
 
 class Above(Struct, frozen=True):
-    """One of them. `id` None: no process of its own in the look (a unit, a container)."""
+    """One of them. `id` None: no process of its own in the look (a unit, a container); `name`:
+    what its supervisor calls it, instead of a command line."""
 
     id: ProcessId | None
     pid: int | None
@@ -48,6 +49,7 @@ class Above(Struct, frozen=True):
     again: Again = "never"
     delay_s: float = 0.0
     limit_s: float | None = None
+    name: str | None = None
 
     @property
     def restarts(self) -> bool:
@@ -101,7 +103,7 @@ def standing_above(tree: ProcessTree, family: Family, notes: Notes) -> tuple[Abo
         seen = path[len(inside) : len(inside) + 1]
         for each in reversed(seen):
             for one in _supervisors(tree, each, family, notes):
-                found.setdefault(one.id or one.argv, one)
+                found.setdefault(one.id or one.name, one)
         for each in reversed(inside):
             if (made := _member(tree, each, family, notes)) is not None:
                 found.setdefault(each.id, made)
@@ -127,7 +129,7 @@ def _member(tree: ProcessTree, process: Process, family: Family, notes: Notes) -
         return made("launcher", "waits for the trainers below it")
     if role != "wrapper":
         return None
-    loop = loop_of(process, names_below(tree, process), notes.texts)
+    loop = loop_of(process, names_below(tree, process, _ids(family)), notes.texts)
     if loop is not None:
         return made("loop", told(loop), again=loop.again, delay_s=loop.delay_s)
     return made("wrapper", "goes on when the trainer has ended, and leaves")
@@ -163,6 +165,8 @@ def _kind(process: Process) -> str | None:
     ran = executed(argv)
     if "supervisord" in (base(argv[0]) if argv else "", base(ran.script or ""), comm):
         return "supervisord"
+    if process.pid == 1 or process.id.pid == 1 or comm in ("systemd", "init"):
+        return None
     for kind, comms in _COMMS.items():
         if comm.lower() in {each.lower() for each in comms} or comm.startswith("containerd-shim"):
             return kind if not comm.startswith("containerd-shim") else "docker"
@@ -170,23 +174,19 @@ def _kind(process: Process) -> str | None:
         return "jupyter"
     if is_shell(process):
         return "login"
-    if process.pid == 1 or process.id.pid == 1 or comm in ("systemd", "init"):
-        return None
     return "other"
 
 
 def _supervisors(
     tree: ProcessTree, process: Process, family: Family, notes: Notes
 ) -> Iterable[Above]:
-    kind = _kind(process)
-    if kind is None:
-        return
-    if process.pid == 1 or process.id.pid == 1:
-        kind = kind if kind == "supervisord" else "other"
-    loop = loop_of(process, names_below(tree, process), notes.texts)
+    loop = loop_of(process, names_below(tree, process, _ids(family)), notes.texts)
     if loop is not None:
         argv = process.argv or (process.comm,)
         yield Above(process.id, process.pid, "loop", argv, told(loop), loop.again, loop.delay_s)
+        return
+    kind = _kind(process)
+    if kind is None:
         return
     if kind == "login":
         # a shell in a pane, or of a login: what carries it says more
@@ -206,6 +206,10 @@ def _supervisors(
         yield Above(process.id, process.pid, kind, argv, _ENDING[kind], again)
 
 
+def _ids(family: Family) -> tuple[ProcessId, ...]:
+    return tuple(kin.id for kin in family.trainers)
+
+
 def _container_of(tree: ProcessTree, family: Family) -> str | None:
     groups = [g for k in family.members if (p := tree.get(k.id)) for g in p.cgroups]
     return docker_of(groups)
@@ -222,5 +226,12 @@ def _units(tree: ProcessTree, family: Family, notes: Notes) -> list[Policy]:
 
 def _from(policy: Policy, identity: ProcessId | None, pid: int | None) -> Above:
     return Above(
-        identity, pid, policy.kind, (policy.name,), policy.will, policy.again, policy.delay_s
+        identity,
+        pid,
+        policy.kind,
+        (),
+        policy.will,
+        policy.again,
+        policy.delay_s,
+        name=policy.name,
     )

@@ -161,3 +161,10 @@ def test_a_script_is_read_from_where_the_shell_holds_it() -> None:
     text = "#!/bin/bash\nuntil python train.py\ndo sleep 1; done\n"
     notes = Notes(texts={shell.id: text})
     assert [a.kind for a in standing_above(here, family_in(here), notes)] == ["loop"]
+
+
+def test_an_inits_own_loop_is_none_of_the_job() -> None:
+    text = (
+        "1 bash -c 'while :; do sleep 86400 & wait; done'\n  90 sleep 86400\n  110 python train.py"
+    )
+    assert over(text) == []
