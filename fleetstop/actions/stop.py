@@ -216,7 +216,7 @@ class _Attempt:
             {} if leftover else {"verdict": "gone", "evidence": _goodbye(climb.family)}
         )
         if back.again:
-            ended = {"verdict": "respawned", "evidence": (back.problem,)}
+            ended = {"verdict": "respawned", "evidence": _goodbye(climb.family)}
         return self.outcome(
             result,
             **ended,

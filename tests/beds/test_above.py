@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -358,9 +362,10 @@ def test_renamed_orphans_under_a_subreaper_are_named_and_swept_only_by_consent(b
     inventory = one_job(box, "", "orphans.py")
     ran = box.run("stop", box.name, "--graceful", inventory=inventory, deadline=120)
     assert ran.code == 6, ran.people
-    (orphan,) = [m for m in ran.target["family"] if m["role"] == "worker"]
+    workers = [m for m in ran.target["family"] if m["role"] == "worker"]
+    (orphan,) = [m for m in workers if alive(m["host_pid"], m["start"])]
+    assert running(box, "renamed") == [orphan["host_pid"]]
     assert f"worker {orphan['pid']} still runs" in ran.target["reason"]
-    assert alive(orphan["host_pid"], orphan["start"])
     assert running(box, "reaper.py")
 
 
@@ -372,9 +377,8 @@ def test_the_same_orphans_swept_by_a_tree_rung_that_was_agreed_to(box: Bed) -> N
     until(lambda: "up" in box.log(job))
     inventory = one_job(box, "", "orphans.py")
     ran = box.run("stop", box.name, "--force", inventory=inventory, deadline=120)
-    (orphan,) = [m for m in ran.target["family"] if m["role"] == "worker"]
     assert [name for name, _ in ran.signals] == ["INT", "KILL"], ran.people
-    assert not alive(orphan["host_pid"], orphan["start"])
+    assert not running(box, "renamed")
     assert running(box, "reaper.py"), "the subreaper is no member"
 
 
@@ -426,3 +430,57 @@ def test_a_wrapper_that_has_execd_something_else_has_left(box: Bed) -> None:
     ran = box.run("stop", box.name, "--graceful", inventory=one_job(box))
     assert ran.code == 0, ran.people
     assert running(box, "sleep\x00302")
+
+
+def _clone_into(pids: list[int], namespace: int, groups: list[Path], argv: list[str]) -> int:
+    """A child with these PIDs, innermost first (clone3(2), set_tid), in a container's PID
+    namespace and control groups: what the kernel does by chance when PIDs have come round."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(f"/proc/{namespace}/ns/pid", os.O_RDONLY)
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    assert libc.setns(fd, 0x20000000) == 0, os.strerror(ctypes.get_errno())
+    wanted = (ctypes.c_int * len(pids))(*pids)
+    fields = [0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), len(pids), 0]
+    arguments = (ctypes.c_uint64 * len(fields))(*fields)
+    child = libc.syscall(435, arguments, ctypes.sizeof(arguments))
+    if child == 0:
+        for group in groups:
+            with contextlib.suppress(OSError):
+                (group / "cgroup.procs").write_text("0")
+        os.execv(argv[0], argv)
+    libc.setns(own, 0x20000000)
+    os.close(fd)
+    os.close(own)
+    assert child > 0, os.strerror(ctypes.get_errno())
+    return int(child)
+
+
+def test_a_pid_that_is_somebody_elses_by_now_is_never_signalled(box: Bed) -> None:
+    """The trainer ends while the ladder waits, and an innocent process of the same container
+    gets its very number, in all namespaces, before KILL is due."""
+    job = box.start("--shrug")
+    pid = job.process.pid
+    init = min(box.lab.host_pids(box.vmid))
+    groups = []
+    for line in Path(f"/proc/{init}/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        mount = names.removeprefix("name=") or "unified"
+        groups += [Path(f"/sys/fs/cgroup/{mount}{path}")]
+    going = box.popen("stop", box.name, "--force", "--ladder", "INT/4 KILL:tree/5")
+    until(lambda: box.signals_seen(job) > 0)
+    status = Path(f"/proc/{pid}/status").read_text()
+    inner = [int(n) for n in status.split("NSpid:")[1].split("\n")[0].split()]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    child = _clone_into(list(reversed(inner)), init, groups, ["/bin/sleep", "600"])
+    try:
+        assert child == pid
+        assert str(box.vmid) in Path(f"/proc/{child}/cgroup").read_text()
+        ran = box.finish(going, 100)
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the innocent was ended"
+        killed = [p for e in ran.events if e["event"] == "signal_sent" for p in e["host_pids"]]
+        assert killed.count(pid) == 1, ran.people
+        assert ran.code == 6, ran.people
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
