@@ -313,19 +313,22 @@ def test_a_tmux_pane_is_named_and_spared(box: Bed) -> None:
     assert {each["role"] for each in ran.target["family"]} <= {"trainer", "wrapper"}
 
 
-def test_a_cron_line_is_named(box: Bed) -> None:
-    """A private cron: its table is the container's own; the shell it starts is a wrapper."""
-    (root(box) / "cronlike.py").write_text(
-        "import ctypes, subprocess\n"
-        "ctypes.CDLL(None).prctl(15, b'cron', 0, 0, 0)\n"
-        "subprocess.run(['/bin/sh', '-c', 'cd /root; python3 -u train.py --save-seconds 0.3'])\n"
-        "import time; time.sleep(600)\n"
-    )
-    box.start(detached("python3 /root/cronlike.py"), how="raw", trainers=1)
-    ran = box.run("stop", box.name, "--graceful")
+@pytest.mark.skipif(shutil.which("cron") is None, reason="cron is not installed")
+def test_a_cron_line_is_named_and_spared(box: Bed) -> None:
+    """The real cron, with a table of the container's own; the shell it starts is a wrapper."""
+    table = box.lab.rootfs(box.vmid) / "var/spool/cron/crontabs/root"
+    table.parent.mkdir(parents=True)
+    line = "cd /root; python3 -u train.py --save-seconds 0.3 >/workspace/train.log 2>&1"
+    table.write_text(f"@reboot {line}\n")
+    table.chmod(0o600)
+    box.start("cron", how="raw", trainers=1, seconds=60)
+    shown = box.run("status", box.name)
+    assert shown.target["above"][0]["kind"] == "cron", shown.people
+    assert "at the times of its table" in " ".join(shown.people.split())
+    ran = box.run("stop", box.name, "--graceful", deadline=120)
     assert ran.code == 0, ran.people
-    assert ran.target["above"][0]["kind"] == "cron"
-    assert running(box, "cronlike.py")
+    assert len(ran.signals) == 1
+    assert running(box, "cron")
 
 
 REAPER = """\
@@ -444,14 +447,14 @@ def _clone_into(pids: list[int], namespace: int, groups: list[Path], argv: list[
     arguments = (ctypes.c_uint64 * len(fields))(*fields)
     child = libc.syscall(435, arguments, ctypes.sizeof(arguments))
     if child == 0:
-        for group in groups:
-            with contextlib.suppress(OSError):
-                (group / "cgroup.procs").write_text("0")
         os.execv(argv[0], argv)
     libc.setns(own, 0x20000000)
     os.close(fd)
     os.close(own)
     assert child > 0, os.strerror(ctypes.get_errno())
+    for group in groups:
+        with contextlib.suppress(OSError):
+            (group / "cgroup.procs").write_text(str(child))
     return int(child)
 
 
