@@ -27,6 +27,10 @@ _ENDING = {
     "systemd": "may start it again: systemctl gave no answer",
     "other": "is not known to start it again",
 }
+# units that carry whatever is started through them
+_CARRIERS = frozenset(
+    "ssh sshd cron crond atd docker containerd lxc lxcfs getty@tty1 console-getty".split()
+)
 _COMMS = {
     "cron": ("cron", "crond", "anacron", "atd"),
     "tmux": ("tmux",),
@@ -217,11 +221,17 @@ def _container_of(tree: ProcessTree, family: Family) -> str | None:
 
 def _units(tree: ProcessTree, family: Family, notes: Notes) -> list[Policy]:
     """Units whose main process is a member; a unit that only carries it (sshd's, cron's, the
-    container runtime's) has nothing to start again."""
+    container runtime's) has nothing to start again. One that systemctl did not tell of may."""
     pids = {kin.pid for kin in family.members}
     groups = [g for k in family.members if (p := tree.get(k.id)) for g in p.cgroups]
-    found = [notes.policies.get(unit) for unit in units_of(groups)]
-    return [each for each in found if each is not None and each.main_pid in pids]
+    found = []
+    for unit in units_of(groups):
+        policy = notes.policies.get(unit)
+        if policy is None and unit.removesuffix(".service") not in _CARRIERS:
+            found.append(Policy("systemd", unit, "unknown", 0.0, _ENDING["systemd"]))
+        elif policy is not None and policy.main_pid in pids:
+            found.append(policy)
+    return found
 
 
 def _from(policy: Policy, identity: ProcessId | None, pid: int | None) -> Above:

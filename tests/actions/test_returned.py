@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from fleetstop.core.commands import Answer
 from fleetstop.core.report import Outcome, exit_code_of
 from tests.actions.stage import Stage, playbook, target
 from tests.actions.stage import job as a_stage_job
@@ -105,3 +106,59 @@ def test_a_wrapper_that_outlives_may_loop_and_what_comes_back_is_told() -> None:
     outcome = asyncio.run(Stage(host, aim=aim).stop(INT))
     assert outcome.verdict == "respawned"
     assert "starts it again whatever it returns" in (outcome.reason or "")
+
+
+def unit(state: str) -> Answer:
+    text = f"Restart=always\nRestartUSec=3s\nMainPID=5\nKillSignal=15\nActiveState={state}\n"
+    return Answer(status=0, data=text.encode())
+
+
+def in_a_unit(*states: str) -> tuple[FakeHost, Stage]:
+    host = FakeHost()
+    a_job(host)
+    for pid in (1005, 1010):
+        host.procs[pid].group = "/ns/system.slice/train.service"
+    stage = Stage(host)
+    stage.world.within.on("unit", *(unit(each) for each in states))
+    return host, stage
+
+
+def test_a_unit_that_will_start_it_again_is_waited_for_and_named() -> None:
+    host, stage = in_a_unit("active", "activating")
+
+    def appear() -> None:
+        host.add(Trainer(host, 1050, 1000)).group = "/ns/system.slice/train.service"
+
+    host.later(8.0, appear)
+    outcome = asyncio.run(stage.stop(INT))
+    assert outcome.verdict == "respawned"
+    said = "the job runs again as 50; systemd unit train.service (Restart=always, after 3 s) starts"
+    assert said in (outcome.reason or "")
+    (above, _) = outcome.above
+    assert (above.kind, above.pid) == ("systemd", None)
+    assert "would send TERM to all of it" in above.will
+
+
+def test_a_unit_that_has_settled_is_not_waited_for() -> None:
+    host, stage = in_a_unit("active", "inactive")
+    start = host.clock.now()
+    outcome = asyncio.run(stage.stop(INT))
+    assert (outcome.result, outcome.findings) == ("stopped", ())
+    assert host.clock.now() - start < 5.0
+
+
+def test_a_systemctl_that_gives_no_answer_is_told_and_given_its_time() -> None:
+    _, stage = in_a_unit("active")
+    stage.world.within.on("unit", Answer(32, b""))
+    outcome = asyncio.run(stage.stop(INT))
+    assert outcome.result == "stopped"
+    assert (outcome.above[0].kind, outcome.above[0].again) == ("systemd", "unknown")
+    assert any("train.service could start it again, and did not" in f for f in outcome.findings)
+
+
+def test_a_unit_that_only_carries_the_job_is_not_above_it() -> None:
+    host, stage = in_a_unit("active")
+    for pid in (1005, 1010):
+        host.procs[pid].group = "/ns/system.slice/ssh.service"
+    stage.world.within.on("unit", Answer(33, b""))
+    assert [each.kind for each in asyncio.run(stage.stop(INT)).above] == ["wrapper"]

@@ -80,6 +80,7 @@ class Proc:
         self.flags = flags
         self.state = "S"
         self.sid = pid
+        self.group = ""
         self.idle = False
         self.survives_kill = False
         self.ends_with_children = False
@@ -294,7 +295,7 @@ class FakeHost:
                 f"{p.flags} 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {p.start}"
             )
             group = "user.slice" if p.vmid is None else f"lxc/{p.vmid}"
-            out.append(f"/proc/{p.pid}/cgroup:0::/{group}")
+            out.append(f"/proc/{p.pid}/cgroup:0::/{group}{p.group}")
             nested = "" if p.vmid is None else f"\t{p.inner}"
             fields = {
                 "Uid": "0\t0\t0\t0",
