@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fleetstop.lab import Started
+from fleetstop.lab.systemd import SYSTEMD
 
 from .bed import Bed, Ran, alive
 
@@ -300,6 +301,40 @@ def test_supervisord_that_leaves_it_ended_is_clean(box: Bed) -> None:
     ran = box.run("stop", box.name, "--graceful")
     assert ran.code == 0, ran.people
     assert running(box, "supervisord")
+
+
+UNIT = """\
+[Service]
+ExecStart=/usr/bin/python3 -u /root/train.py --save-seconds 0.3
+Restart={}
+RestartSec=2
+KillSignal=SIGINT
+StandardOutput=file:/workspace/train.log
+StandardError=file:/workspace/train.log
+"""
+
+
+@pytest.mark.skipif(not SYSTEMD.exists(), reason="systemd is not installed")
+def test_a_systemd_unit_is_read_and_waited_for(box: Bed) -> None:
+    """The real systemd as the container's init; the unit of the job is known by its cgroup."""
+    units = {"train.service": UNIT.format("always"), "once.service": UNIT.format("on-failure")}
+    box.lab.reboot_with_systemd(box.vmid, units)
+    box.start("systemctl start train.service", how="raw", trainers=1, seconds=60)
+    shown = box.run("status", box.name)
+    (unit,) = shown.target["above"]
+    assert (unit["kind"], unit["again"]) == ("systemd", "always"), shown.people
+    assert unit["cmd"] == "train.service (Restart=always, after 2 s)"
+    assert "`systemctl stop` would send INT to all of it, and KILL after 90 s" in unit["will"]
+    ran = box.run("stop", box.name, "--graceful", deadline=120)
+    assert (ran.code, ran.target["verdict"]) == (6, "respawned"), ran.people
+    assert "systemd unit train.service (Restart=always, after 2 s) starts" in ran.target["reason"]
+    assert len(ran.signals) == 1
+    box.lab.exec(box.vmid, ["systemctl", "stop", "train.service"], 60)
+    box.start("systemctl start once.service", how="raw", trainers=1, seconds=60)
+    ran = box.run("stop", box.name, "--graceful", deadline=120)
+    assert ran.code == 0, ran.people
+    assert "Restart=on-failure" in ran.target["above"][0]["cmd"]
+    assert not running(box, "train.py")
 
 
 def test_a_tmux_pane_is_named_and_spared(box: Bed) -> None:
