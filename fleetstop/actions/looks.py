@@ -147,7 +147,7 @@ async def heads(shell: Shell, patterns: tuple[str, ...]) -> dict[str, str]:
     if not patterns:
         return {}
     try:
-        answer = await shell.run(Command("source", patterns))
+        answer = await shell.run(Command("source", patterns, deadline_s=15.0))
     except CouldNotLook:
         return {}
     if answer.status != 0:
@@ -158,7 +158,7 @@ async def heads(shell: Shell, patterns: tuple[str, ...]) -> dict[str, str]:
 
 async def unit(shell: Shell, name: str, properties: str) -> str | None:
     """`systemctl show` of one unit; None without systemctl, or where it does not answer."""
-    answer = await shell.run(Command("unit", (name, properties)))
+    answer = await shell.run(Command("unit", (name, properties), deadline_s=20.0))
     return text(answer.data) if answer.status == 0 else None
 
 

@@ -78,12 +78,14 @@ def test_a_unit_is_asked_and_one_that_hangs_is_left(kind: str, tmp_path: Path) -
         assert text == "Restart=always\nasked show -p Restart,MainPID -- train.service\n"
 
     async def hangs(local: LocalShell) -> None:
-        answer = await local.framed.run(Command("unit", ("train.service", "Restart")))
+        answer = await local.framed.run(
+            Command("unit", ("train.service", "Restart"), deadline_s=30.0)
+        )
         assert answer.status == 32
         assert await looks.unit(local.framed, "train.service", "Restart") is None
 
     play(kind, answers, env=env)
-    tool.write_text("#!/bin/sh\nexec sleep 8\n")
+    tool.write_text("#!/bin/sh\nexec sleep 30\n")
     play(kind, hangs, env=env)
 
 

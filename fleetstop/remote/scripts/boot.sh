@@ -311,13 +311,14 @@ gpus() {
 # system, a bus that does not answer): it is left behind, and ends by itself or not
 bounded() {
   t=$(mktemp -d) || return 20
-  left=$1; shift
+  left=$1; step=20; shift
   ( "$@" 2>/dev/null </dev/null | head -c 65536 >"$t/o"; echo >"$t/ready"
     [ ! -f "$t/late" ] || rm -rf "$t" ) >/dev/null 2>&1 3<&- &
   until [ -f "$t/ready" ]; do
     [ "$left" -gt 0 ] || { echo >"$t/late"; return 32; }
-    nap 0.02 || return 8
-    left=$((left - 20))
+    # quick at first: a file is read in a moment
+    case $step in 100) nap 0.1 || return 8 ;; *) nap 0.02 || return 8; step=$((step + 20)) ;; esac
+    left=$((left - step))
   done
   cat "$t/o"; rm -rf "$t"
 }
