@@ -499,7 +499,8 @@ def test_a_pid_that_is_somebody_elses_by_now_is_never_signalled(box: Bed) -> Non
     gets its very number, in all namespaces, before KILL is due."""
     job = box.start("--shrug")
     pid = job.process.pid
-    init = min(box.lab.host_pids(box.vmid))
+    init = box.lab.containers[box.vmid].init_pid()
+    assert init is not None
     groups = []
     for line in Path(f"/proc/{init}/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
