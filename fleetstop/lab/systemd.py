@@ -13,7 +13,7 @@ from fleetstop.lab.container import Container, run_tool
 SYSTEMD = Path("/lib/systemd/systemd")
 # what systemd, PAM and the C library need; the machine's own units must not run in there
 _ETC = (
-    "passwd group shadow nsswitch.conf pam.d ld.so.cache ld.so.conf hosts alternatives"
+    "passwd group nsswitch.conf pam.d ld.so.cache ld.so.conf hosts alternatives"
     " login.defs localtime"
 ).split()
 
