@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from fleetstop.core.report import GpuRecord, Member, Outcome, PlannedStep, Report
+from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome, PlannedStep, Report
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.signals import Landing
 
@@ -100,6 +100,7 @@ class Located(Event, frozen=True, tag="located"):
     gpus: tuple[GpuRecord, ...] | None
     gpu_total_mib: int | None
     landings: dict[str, Landing] = {}
+    above: tuple[AboveRecord, ...] = ()
 
 
 class Looked(Event, frozen=True, tag="looked"):

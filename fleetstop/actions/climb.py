@@ -18,6 +18,7 @@ from fleetstop.actions.lock import Answered, Lock
 from fleetstop.actions.narrate import narrate, pids_of
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
+from fleetstop.core.birth import may_be_marked
 from fleetstop.core.checkpoint import Listing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.gpu import Unseen
@@ -165,7 +166,10 @@ class Climb:
 
     async def _confirmed(self) -> bool:
         """A look may be torn: gone is said only after asking for each identity once more."""
-        if await looks.all_gone(self._scope.place, [kin.id for kin in self.family.members]):
+        # nobody stands: who is seen alive all the same has become something else by exec
+        became = {p.id for p in self.look.tree.processes.values() if p.alive}
+        ids = [kin.id for kin in self.family.members if kin.id not in became]
+        if not ids or await looks.all_gone(self._scope.place, ids):
             return True
         self._torn += 1
         if self._torn > _TORN_TRIES:
@@ -317,6 +321,7 @@ class Climb:
         tree = await looks.look(place, target.vmid)
         members = {each.id.pid for each in self.family.members}
         born = {each.id.pid for pid in members for each in tree.below(pid)} - members
+        born |= may_be_marked(self.family, tree)
         # exec keeps the identity: what was a wrapper may be somebody's shell by now
         above = {kin.id.pid for kin in self.family.of("wrapper", "launcher")}
         tree = await looks.add_detail(place, tree, members | born)

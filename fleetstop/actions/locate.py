@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, overhead
 from fleetstop.actions.kept import FRESH_S, Kept, as_listed, still_coming
 from fleetstop.actions.telling import Scope
 from fleetstop.core import checkpoint as ckpt
@@ -19,6 +19,7 @@ from fleetstop.core.lineage import through_panes
 from fleetstop.core.matching import matches, needs_detail
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.risk import AtRisk
+from fleetstop.core.supervisors import Notes
 from fleetstop.errors import RemoteFailed
 
 
@@ -48,6 +49,7 @@ class Scene(Struct, frozen=True):
     coming: tuple[str, ...] = ()
     kept: Kept | None = None
     not_entered: str | None = None
+    notes: Notes = Notes()
 
 
 NOT_ASKED = Unseen("nvidia-smi was not asked")
@@ -66,16 +68,18 @@ async def locate(scope: Scope, *, gpus: bool = True) -> Scene:
     tree, named = await _closer(scope, tree, target.job.match)
     at = scope.clock.now()
     if not any(matches(target.job.match, each, listed=named) for each in tree.processes.values()):
-        found = find(tree, target.job.match, target.job, listed=named)
         # who works there under another name is worth telling
         tree = await writers(scope, tree)
+        read = await overhead.texts(scope, tree.processes.values())
+        found = find(tree, target.job.match, target.job, listed=named, texts=read)
         return Scene(running=True, tree=tree, found=found, gpus=NOT_ASKED, at=at)
     # nvidia-smi and pct both take their time, on different shells
     view, files = await looks.together(
         looks.gpus(place) if gpus else _not_asked(), _files(scope, tree)
     )
     found = find(tree, target.job.match, target.job, listed=named, gpu_pids=_pids(view))
-    return Scene(running=True, tree=tree, found=found, gpus=view, at=at, **files)
+    notes = await overhead.notes(scope, tree, found.families)
+    return Scene(running=True, tree=tree, found=found, gpus=view, at=at, notes=notes, **files)
 
 
 async def _not_asked() -> Unseen:
@@ -99,11 +103,12 @@ async def _no_processes(scope: Scope) -> Scene:
 
 
 async def identify(
-    scope: Scope, tree: ProcessTree, job: Job, view: GpuView | Unseen
+    scope: Scope, tree: ProcessTree, job: Job, view: GpuView | Unseen, notes: Notes
 ) -> tuple[ProcessTree, Found]:
     """The job's families in this look, with argv of all and details of those around them."""
     tree, named = await _closer(scope, tree, job.match)
-    return tree, find(tree, job.match, job, listed=named, gpu_pids=_pids(view))
+    pids = _pids(view)
+    return tree, find(tree, job.match, job, listed=named, gpu_pids=pids, texts=notes.texts)
 
 
 async def _closer(
@@ -202,7 +207,15 @@ async def writers(scope: Scope, tree: ProcessTree) -> ProcessTree:
 def families_with(found: Found, match: Match) -> tuple[Family, ...]:
     """What to act on: all trees where the inventory says `all: true`, joined as one family."""
     if match.all and len(found.families) > 1:
-        members = tuple(kin for each in found.families for kin in each.members)
-        sessions = frozenset(s for each in found.families for s in each.sessions)
-        return (Family(members=members, sessions=sessions),)
+        all_ = found.families
+        members = tuple(kin for each in all_ for kin in each.members)
+        return (
+            Family(
+                members=members,
+                sessions=frozenset(s for each in all_ for s in each.sessions),
+                reapers=frozenset(r for each in all_ for r in each.reapers),
+                marks=frozenset(m for each in all_ for m in each.marks),
+                ranks=all_[0].ranks,
+            ),
+        )
     return found.families

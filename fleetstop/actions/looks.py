@@ -150,6 +150,27 @@ def _block(data: bytes) -> tuple[bytes, int]:
     return text, int(code[0]) if code[0].isdigit() else 255
 
 
+async def heads(shell: Shell, patterns: tuple[str, ...]) -> dict[str, str]:
+    """The first 16 KiB of the plain files that these paths and globs name, by path. What cannot
+    be read, or not within 2 s, is not there: it decides nothing."""
+    if not patterns:
+        return {}
+    try:
+        answer = await shell.run(Command("source", patterns, deadline_s=15.0))
+    except CouldNotLook:
+        return {}
+    if answer.status != 0:
+        return {}
+    records = [each.partition(b"\n") for each in answer.data.split(b"\0")[1:]]
+    return {text(path): text(body) for path, _, body in records}
+
+
+async def unit(shell: Shell, name: str, properties: str) -> str | None:
+    """`systemctl show` of one unit; None without systemctl, or where it does not answer."""
+    answer = await shell.run(Command("unit", (name, properties), deadline_s=20.0))
+    return text(answer.data) if answer.status == 0 else None
+
+
 class Listed(Struct, frozen=True):
     """The checkpoint directory; `now` is the remote clock, `real` the path without links."""
 

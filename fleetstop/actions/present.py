@@ -14,10 +14,12 @@ from fleetstop.core.inventory import Target
 from fleetstop.core.ladder import Ladder
 from fleetstop.core.listing import spelled
 from fleetstop.core.marks import earlier_marks
-from fleetstop.core.report import CheckpointRecord, GpuRecord, Member, Outcome, Result
+from fleetstop.core.ranks import promise
+from fleetstop.core.report import AboveRecord, CheckpointRecord, GpuRecord, Member, Outcome, Result
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import requests
 from fleetstop.core.signals import Landing, worst
+from fleetstop.core.supervisors import standing_above
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
 from fleetstop.errors import ContainerFrozen, CouldNotLook
 from fleetstop.events import CheckpointSeen, LogSeen
@@ -119,6 +121,26 @@ def members(family: Family, judged: Judged | None) -> tuple[Member, ...]:
     )
 
 
+def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
+    """What stands above the trainers, the farthest first, as reports carry it."""
+    return tuple(
+        AboveRecord(
+            pid=each.pid,
+            kind=each.kind,
+            cmd=redact.text(each.name) if each.name else redact.command(each.argv),
+            will=redact.text(each.will),
+            again=each.again,
+        )
+        for each in standing_above(scene.tree, family, scene.notes)
+    )
+
+
+def promises(scene: Scene, family: Family) -> list[str]:
+    """What a stop of these ranks does not promise."""
+    said = promise(family, scene.tree)
+    return [said] if said is not None else []
+
+
 def stops_on(scene: Scene, family: Family) -> tuple[str, ...]:
     """Which of INT and TERM every trainer hears now."""
     trainers = [scene.tree.get(kin.id) for kin in family.trainers]
@@ -191,6 +213,7 @@ def located(
         "checkpoints_declared": bool(job and job.checkpoints),
         "gpus": gpus,
         "gpu_total_mib": _total(scene, gpus),
+        "above": above(scene, family),
     }
 
 

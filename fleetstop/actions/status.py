@@ -9,6 +9,7 @@ from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
+    above,
     blind,
     gaps,
     gpu_records,
@@ -169,6 +170,7 @@ def _running(scope: Scope, scene: Scene, judged: dict[Family, Judged]) -> Outcom
         verdict=worst.verdict,
         evidence=worst.evidence,
         family=tuple(m for family in judged for m in members(family, judged[family])),
+        above=tuple(a for family in judged for a in above(scene, family)),
         checkpoint=newest_record(scene),
         gpus=tuple(r for family in judged for r in gpu_records(scene, family) or ()),
         findings=tuple(findings),

@@ -17,6 +17,7 @@ from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock, held
 from fleetstop.actions.present import (
+    above,
     blind,
     first_judgement,
     gaps,
@@ -26,20 +27,22 @@ from fleetstop.actions.present import (
     members,
     newest_record,
     outcome_of,
+    promises,
 )
 from fleetstop.actions.proof import minutes
+from fleetstop.actions.returned import Returned, came_back
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
-from fleetstop.actions.verify import Back
 from fleetstop.core.consent import Terms
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
 from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
 from fleetstop.core.plan import plan
-from fleetstop.core.playbook import Playbook
+from fleetstop.core.playbook import Playbook, filled_ladder
 from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result, SkippedRecord
+from fleetstop.core.requests import fillings
 from fleetstop.core.rungs import Consent
 from fleetstop.core.verdict import Judged
 from fleetstop.errors import CouldNotLook, FleetstopError, LockTaken, Refused
@@ -120,9 +123,9 @@ def _seen(family: Family, judged: Judged) -> dict[str, object]:
     }
 
 
-def _goodbye(family: Family, back: Back) -> dict[str, Any]:
+def _goodbye(family: Family, back: Returned) -> dict[str, Any]:
     """What the trainers are by now: gone, dead and not reaped, or back under a new identity."""
-    if back.runs:
+    if back.again:
         return {"verdict": "respawned", "evidence": back.evidence}
     if back.unreaped:
         return {"verdict": "zombie", "evidence": back.unreaped}
@@ -169,16 +172,17 @@ class _Attempt:
             **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
         )
         self.keep("found")
-        self._tell_gaps(scene)
+        self._tell_gaps(scene, family)
         if self._wish.dry_run:
             return self._planned(scene, ladder)
         end = await self._climb.run()
         return await self._ended(scene, self._climb, end)
 
-    def _tell_gaps(self, scene: Scene) -> None:
-        """What the inventory names and is not there: told before anything rests on it."""
-        told = (self._scope.teller.finding(each) for each in gaps(self._scope, scene))
-        self._gaps += tuple(told)
+    def _tell_gaps(self, scene: Scene, family: Family) -> None:
+        """What the inventory names and is not there, and what cannot be promised: told before
+        anything rests on it."""
+        said = (*gaps(self._scope, scene), *promises(scene, family))
+        self._gaps += tuple(self._scope.teller.finding(each) for each in said)
 
     def _nothing_found(self, scene: Scene) -> Outcome:
         name = self._scope.target.name
@@ -209,8 +213,10 @@ class _Attempt:
         else:
             ledger = await self._claimed()
         job = self._scope.target.job
+        book = self._wish.playbook
+        values = fillings(scene.tree, family, self._scope.target.name)
         return begin(
-            self._wish.playbook,
+            msgspec.structs.replace(book, ladder=filled_ladder(book.ladder, values)),
             family,
             stop_signal=signal,
             consent=self._wish.consent,
@@ -236,7 +242,7 @@ class _Attempt:
 
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
         judged = first_judgement(self._scope, scene, ladder.family, ladder)
-        steps = plan(ladder, scene.tree, verdict=judged.verdict)
+        steps = plan(ladder, scene.tree, risk=scene.risk, verdict=judged.verdict)
         self._scope.teller.tell(events.Planned, steps=steps)
         reachable = any(step.would != "skip" for step in steps)
         reason = None if reachable else "nothing on this ladder would be sent"
@@ -259,15 +265,15 @@ class _Attempt:
         saved = await checkpoint(self._scope, scene, climb)
         free = await verify.gpus(self._scope, scene, climb, within)
         # asked last: a supervisor needs its time to start the job again
-        back = await verify.came_back(self._scope, climb)
+        back = await came_back(self._scope, scene, climb)
         problems = [e for e in (leftover, back.problem, saved.problem, free.problem) if e]
         result: Result = "unclean" if problems else "stopped"
-        ended = {} if leftover and not back.runs else _goodbye(climb.family, back)
+        ended = {} if leftover and not back.again else _goodbye(climb.family, back)
         return self.outcome(
             result,
             **ended,
             reason="; ".join(problems) or None,
-            findings=(*self._gaps, *climb.doubts, *saved.findings, *free.findings),
+            findings=(*self._gaps, *climb.doubts, *saved.findings, *back.findings, *free.findings),
             checkpoint=saved.record,
             gpus=free.gpus if free.gpus is not None else (),
         )
@@ -283,6 +289,7 @@ class _Attempt:
             judged = first_judgement(self._scope, scene, family, None)
             known |= _seen(family, judged)
             known |= {"gpus": gpu_records(scene, family), "checkpoint": newest_record(scene)}
+            known["above"] = above(scene, family)
         known["findings"] = self._gaps
         if climb is not None and climb.judged is not None:
             known |= _seen(climb.family, climb.judged)

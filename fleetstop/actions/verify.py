@@ -1,69 +1,17 @@
-"""Prove that it worked: nothing came back, GPUs free; what cannot be proved is said."""
+"""Prove that the GPUs are free; what cannot be proved is said."""
 
 from __future__ import annotations
-
-from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.climb import Climb
-from fleetstop.actions.locate import Scene, identify
+from fleetstop.actions.locate import Scene
 from fleetstop.actions.proof import Proof
 from fleetstop.actions.telling import Scope
-from fleetstop.core.evidence import respawned, why_zombie
 from fleetstop.core.gpu import GpuView, Unseen, held_mib, indexes_of, released
-from fleetstop.core.process import Process, ProcessTree
-from fleetstop.core.redact import command
 from fleetstop.core.report import GpuRecord
 
 _SOME = -1
-
-
-class Back(Struct, frozen=True):
-    """`problem`: what came back or would, for the report's reason. `runs`: it trains again, so the
-    verdict is `respawned`, with `evidence`. `unreaped`: a sentence for each trainer that is dead
-    and still there."""
-
-    problem: str | None = None
-    runs: bool = False
-    evidence: tuple[str, ...] = ()
-    unreaped: tuple[str, ...] = ()
-
-
-async def came_back(scope: Scope, climb: Climb) -> Back:
-    """Whether the job runs again under a new identity, or what would start it again does."""
-    job = scope.target.job
-    assert job is not None
-    scope.teller.tell(events.Verifying, what="above")
-    tree = await looks.look(scope.place, scope.target.vmid)
-    tree, found = await identify(scope, tree, job, Unseen(""))
-    known = climb.family.ids
-    dead = [tree.get(kin.id) for kin in climb.family.trainers]
-    unreaped = tuple(why_zombie(each, tree) for each in dead if each is not None and each.zombie)
-    fresh = [
-        (tree.processes[k.id.pid], k)
-        for family in found.families
-        for k in family.trainers
-        if k.id not in known
-    ]
-    if fresh:
-        pids = ", ".join(str(kin.pid) for _, kin in fresh)
-        by = restarted_by(fresh[0][0], tree)
-        problem = f"respawned: the job runs again as {pids}"
-        return Back(problem, runs=True, evidence=(respawned(pids, by),))
-    if found.leftovers and job.wrapper != "outlives":
-        above = found.leftovers[0]
-        problem = f"respawned: {above.pid} {command(above.argv or ())} would start it again"
-        return Back(problem, unreaped=unreaped)
-    return Back(unreaped=unreaped)
-
-
-def restarted_by(process: Process, tree: ProcessTree) -> str | None:
-    """Its parent, which started it again; None where that is not seen: PID 1 adopts anybody."""
-    above = tree.processes.get(process.ppid)
-    if above is None or 1 in (above.pid, above.id.pid):
-        return None
-    return f"{above.pid} {command(above.argv or (above.comm,))}"
 
 
 async def gpus(scope: Scope, scene: Scene, climb: Climb, within_s: float) -> Proof:

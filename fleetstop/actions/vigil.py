@@ -9,11 +9,13 @@ from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, families_with, identify
 from fleetstop.actions.present import first_judgement, members, outcome_of
 from fleetstop.actions.telling import Scope
-from fleetstop.core.family import Family, Found, Kin, grow, standing
+from fleetstop.core.birth import grow
+from fleetstop.core.family import Family, Found, Kin, standing
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result
+from fleetstop.core.supervisors import Notes
 from fleetstop.core.verdict import Judged, Look, judge
 from fleetstop.errors import RemoteFailed
 
@@ -31,6 +33,7 @@ class Vigil:
         self.family: Family | None = None
         self.found = Found(families=())
         self.tree = _EMPTY
+        self._notes = Notes()
         self.judged: Judged | None = None
         self._until = until
         self._look: Look | None = None
@@ -44,6 +47,7 @@ class Vigil:
         found = families_with(scene.found, job.match)
         self.found = scene.found
         self.tree = scene.tree
+        self._notes = scene.notes
         self._look = Look(at=scene.at, tree=scene.tree, real=scene.real)
         if found:
             self.family = found[0]
@@ -142,7 +146,7 @@ class Vigil:
         """Whatever matches now; a job that came back is the one that is watched from here on."""
         job = self.scope.target.job
         assert job is not None
-        tree, found = await identify(self.scope, self.tree, job, Unseen(""))
+        tree, found = await identify(self.scope, self.tree, job, Unseen(""), self._notes)
         known = self.family.ids if self.family is not None else frozenset()
         self.found, families = found, families_with(found, job.match)
         fresh = [each for each in families if not known & {kin.id for kin in each.trainers}]

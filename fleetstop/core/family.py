@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from fleetstop.core.inventory import Job, Match
@@ -14,6 +12,7 @@ from fleetstop.core.lineage import above_kind, pipe_partner, spawned
 from fleetstop.core.matching import matches, mentions
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
+from fleetstop.core.shells import starts_again
 
 # Two looks are at the most so far apart while a trainer lives.
 _NEXT_LOOK_S = 2.0
@@ -34,10 +33,16 @@ class Kin(Struct, frozen=True):
 
 class Family(Struct, frozen=True):
     """One job's processes. `sessions`: host session ids led by a member, that held only members
-    when fixed (zero is no session: it is how another namespace's looks)."""
+    when fixed (zero is no session: it is how another namespace's looks). `reapers`: who stood
+    above when fixed and is no member; one of them may adopt orphans (prctl(2), subreaper).
+    `marks`: the members' FLEETSTOP_MARK. `ranks`: the job's word on which rank saves.
+    """
 
     members: tuple[Kin, ...]
     sessions: frozenset[int] = frozenset()
+    reapers: frozenset[ProcessId] = frozenset()
+    marks: frozenset[str] = frozenset()
+    ranks: Literal["all_save", "rank0_saves"] | None = None
 
     @property
     def ids(self) -> frozenset[ProcessId]:
@@ -70,12 +75,13 @@ def find(
     *,
     listed: frozenset[int] = frozenset(),
     gpu_pids: frozenset[int] | None = None,
+    texts: Mapping[ProcessId, str] | None = None,
 ) -> Found:
     """`listed`: container PIDs that pgrep or a pid file named; `gpu_pids`: host PIDs that
-    nvidia-smi listed, None where it could not be asked."""
+    nvidia-smi listed, None where it could not be asked; `texts`: scripts by their shell."""
     hits = {p.id.pid: p for p in tree.processes.values() if matches(match, p, listed=listed)}
     if not hits:
-        return Found(families=(), leftovers=_leftovers(tree, match, job))
+        return Found(families=(), leftovers=_leftovers(tree, match, job, texts or {}))
     holders = {
         p.id.pid for p in tree.processes.values() if p.gpus or p.id.pid in (gpu_pids or frozenset())
     }
@@ -172,7 +178,7 @@ def _families(
     # A wrapper that outlives the job joins its trees to one, and is left alone otherwise.
     left = ("wrapper",) if named == "outlives" else ()
     return tuple(
-        _family(tree, {pid: roles[pid] for pid in pids if roles[pid] not in left})
+        _family(tree, {pid: roles[pid] for pid in pids if roles[pid] not in left}, job)
         for pids in _trees(tree, roles)
     )
 
@@ -237,8 +243,8 @@ def _strangers(others: list[Process], members: list[Process]) -> list[Process]:
     return left
 
 
-def _family(tree: ProcessTree, roles: dict[int, Role]) -> Family:
-    members = tuple(_kin(tree, tree.processes[pid], role) for pid, role in roles.items())
+def _family(tree: ProcessTree, roles: dict[int, Role], job: Job | None) -> Family:
+    members = tuple(kin_of(tree, tree.processes[pid], role) for pid, role in roles.items())
     # A session led by an outsider (somebody's login) may start strangers at any time.
     sessions = frozenset(
         kin.sid
@@ -246,10 +252,20 @@ def _family(tree: ProcessTree, roles: dict[int, Role]) -> Family:
         if kin.sid in roles
         and all(p.id.pid in roles for p in tree.processes.values() if p.sid == kin.sid)
     )
-    return Family(members=members, sessions=sessions)
+    return Family(
+        members=members,
+        sessions=sessions,
+        reapers=frozenset(
+            above.id for pid in roles for above in tree.above(pid) if above.id.pid not in roles
+        ),
+        marks=frozenset(
+            detail.mark for pid in roles if (detail := tree.processes[pid].detail) and detail.mark
+        ),
+        ranks=job.ranks if job else None,
+    )
 
 
-def _kin(tree: ProcessTree, process: Process, role: Role) -> Kin:
+def kin_of(tree: ProcessTree, process: Process, role: Role) -> Kin:
     return Kin(
         id=process.id,
         pid=process.pid,
@@ -261,14 +277,18 @@ def _kin(tree: ProcessTree, process: Process, role: Role) -> Kin:
     )
 
 
-def _leftovers(tree: ProcessTree, match: Match, job: Job | None) -> tuple[Process, ...]:
-    """Launchers with the script among their arguments, and processes of `launch.run`."""
+def _leftovers(
+    tree: ProcessTree, match: Match, job: Job | None, texts: Mapping[ProcessId, str]
+) -> tuple[Process, ...]:
+    """Launchers with the script among their arguments, processes of `launch.run`, and shells
+    whose loop runs the script."""
     runs = job.launch.run if job is not None and job.launch is not None else ()
     found = []
     for each in tree.processes.values():
         argv = each.argv or ()
         started = bool(runs) and each.alive and _runs(argv, runs)
-        if started or (above_kind(each, None) == "launcher" and mentions(match, each)):
+        launcher = above_kind(each, None) == "launcher" and mentions(match, each)
+        if started or launcher or starts_again(match, each, texts):
             found.append(each)
     return tuple(found)
 
@@ -276,45 +296,6 @@ def _leftovers(tree: ProcessTree, match: Match, job: Job | None) -> tuple[Proces
 def _runs(argv: tuple[str, ...], run: tuple[str, ...]) -> bool:
     """`run` as given, or behind an interpreter and its one argument, as `#!` puts it."""
     return any(argv[at : len(run) + at] == run for at in (0, 1, 2))
-
-
-def grow(family: Family, tree: ProcessTree, until_s: float | None = None) -> Family:
-    """Adds who was born: children of trainers and workers, and what such a child left behind
-    in a session that held only family. A new trainer under a wrapper is never added.
-
-    `until_s`: the uptime at which a trainer was last seen alive. What appears later in the
-    session is the wrapper's next line (an upload, say), not the job's child.
-    """
-    until = (tree.uptime if until_s is None else until_s) * tree.hz
-    ids = {each.id for each in family.members}
-    inside = {m.id.pid for m in family.of("trainer", "worker") if tree.get(m.id) is not None}
-    fresh: list[Kin] = []
-    unknown = [p for p in tree.processes.values() if p.id not in ids and p.id.pid > 1]
-    # again until nobody joins: parent and child may be born in one clock tick
-    while born := [p for p in unknown if p.ppid in inside or _orphan(family, tree, p, until)]:
-        inside |= {each.id.pid for each in born}
-        fresh += [_kin(tree, each, "worker") for each in born]
-        unknown = [each for each in unknown if each not in born]
-    if not fresh:
-        return family
-    return msgspec.structs.replace(family, members=(*family.members, *fresh))
-
-
-def _orphan(family: Family, tree: ProcessTree, process: Process, until: float) -> bool:
-    parent = tree.processes.get(process.ppid)
-    adopted = parent is None or parent.pid == 1 or parent.id.pid == 1
-    oldest = min((each.id.start for each in family.members), default=0)
-    if _copy_of_a_trainer(family, process):
-        # it may have left its saver behind between that look and the next
-        until += _NEXT_LOOK_S * tree.hz
-    in_time = oldest <= process.id.start <= until
-    return adopted and process.sid in family.sessions and in_time
-
-
-def _copy_of_a_trainer(family: Family, process: Process) -> bool:
-    """A fork without exec under a trainer's own name: no line of a shell's script looks so."""
-    names = {posixpath.basename(kin.argv[0])[:15] for kin in family.trainers if kin.argv}
-    return process.forked and process.comm in names
 
 
 def standing(family: Family, tree: ProcessTree) -> tuple[Kin, ...]:

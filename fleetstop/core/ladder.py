@@ -8,9 +8,10 @@ question is answered call `answered`.
 from __future__ import annotations
 
 from fleetstop.core.awaiting import await_checkpoint, first_rung
+from fleetstop.core.birth import grow
 from fleetstop.core.calm import CALM_S, calm, held_back, hold_over, vouched
 from fleetstop.core.consent import Consent, Terms, unsure
-from fleetstop.core.family import Family, grow, standing
+from fleetstop.core.family import Family, standing
 from fleetstop.core.holds import Why, facts_for, reason
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import FOREVER, Playbook

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from fleetstop.core.matching import SHELLS, base, executed, is_shell
@@ -40,7 +40,7 @@ def above_kind(process: Process, named: str | None) -> Literal["wrapper", "launc
     if ran.module and ran.module.startswith(LAUNCHER_MODULES):
         return "launcher"
     if name in SHELLS:
-        return "wrapper" if _has_script(argv) else None
+        return "wrapper" if shell_runs(argv) is not None else None
     return "wrapper" if name in PASS_THROUGH or script in PASS_THROUGH else None
 
 
@@ -62,9 +62,12 @@ def through_panes(tree: ProcessTree, panes: frozenset[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _has_script(argv: tuple[str, ...]) -> bool:
-    """A shell that runs a script or `-c` text, not one that waits for somebody's typing."""
+def shell_runs(argv: Sequence[str]) -> tuple[Literal["text", "script"], str] | None:
+    """What a shell was given to run: its `-c` text, or a script's path. None: it waits for
+    somebody's typing, or is no shell."""
     words = list(argv[1:])
+    if not argv or base(argv[0]) not in SHELLS:
+        return None
     if base(argv[0]) == "busybox":
         words = words[1:]
     while words:
@@ -75,14 +78,17 @@ def _has_script(argv: tuple[str, ...]) -> bool:
             continue
         elif word.startswith(("-", "+")):
             if "c" in word[1:]:
-                return bool(words)
+                # options may stand between -c and its text: bash -c -x 'text'
+                while len(words) > 1 and words[0].startswith(("-", "+")):
+                    words.pop(0)
+                return ("text", words[0]) if words else None
             if "s" in word[1:] or "i" in word[1:]:
-                return False
+                return None
             # each o or O takes a word of its own, also in a cluster: -euo pipefail
             words = words[word[1:].count("o") + word[1:].count("O") :]
         else:
-            return True
-    return False
+            return "script", word
+    return None
 
 
 def pipe_partner(process: Process, family: Iterable[Process]) -> bool:

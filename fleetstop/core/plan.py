@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from fleetstop.core.family import grow
+from fleetstop.core.birth import grow
 from fleetstop.core.ladder import Ladder, standing_of, was_sent, watching_on
 from fleetstop.core.playbook import FOREVER, Rung
 from fleetstop.core.process import ProcessTree

@@ -122,7 +122,8 @@ def standing_of(
 def was_sent(ladder: Ladder, send: Send, tree: ProcessTree, now: float) -> Ladder:
     """The signal is out: its rung's wait begins, and who heard it is remembered."""
     # `send.landing` is the worst of them: in a fatal burst one may live on that heard it
-    heard = {kin.id for kin in send.recipients if _may_hear(tree.get(kin.id), send)}
+    reached = (*send.recipients, *send.passed_on)
+    heard = {kin.id for kin in reached if _may_hear(tree.get(kin.id), send)}
     return moved(
         ladder,
         sent=(*ladder.sent, send),

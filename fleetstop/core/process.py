@@ -77,6 +77,7 @@ class Detail(Struct, frozen=True):
     kernel function it waits in (None: it runs, or could not be seen), `syscall` the number of the
     call it is in (`running`: none that could be told). From the environment it was exec'd with:
     `rank` is its RANK and LOCAL_RANK, `ranks_here` its LOCAL_WORLD_SIZE, `started_in` its PWD.
+    `mark` is its FLEETSTOP_MARK (set by our launch), `shutdown_s` TORCH_ELASTIC_SHUTDOWN_TIMEOUT.
     """
 
     blocked: int | None = None
@@ -92,6 +93,8 @@ class Detail(Struct, frozen=True):
     switches: int | None = None
     pending: int = 0
     states: str = ""
+    mark: str | None = None
+    shutdown_s: str | None = None
 
 
 class Process(Struct, frozen=True):

@@ -163,6 +163,8 @@ class _Gathered(msgspec.Struct):
     rank: list[str] = []
     started_in: str | None = None
     ranks_here: int | None = None
+    mark: str | None = None
+    shutdown_s: str | None = None
 
 
 def parse_detail(data: bytes) -> dict[int, Detail]:
@@ -218,6 +220,10 @@ def _environ(here: _Gathered, variable: str) -> None:
         here.rank.append(variable)
     elif name == "LOCAL_WORLD_SIZE":
         here.ranks_here = _integer(value)
+    elif name == "FLEETSTOP_MARK":
+        here.mark = value or None
+    elif name == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT":
+        here.shutdown_s = value
 
 
 def _detail(pid: int, seen: _Gathered) -> Detail:
@@ -245,6 +251,8 @@ def _detail(pid: int, seen: _Gathered) -> Detail:
         switches=_sum([_integer(each.lines.get("voluntary_ctxt_switches")) for each in told]),
         pending=reduce(or_, pending, 0),
         states="".join(each.state for each in living),
+        mark=seen.mark,
+        shutdown_s=seen.shutdown_s,
     )
 
 

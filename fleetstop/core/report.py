@@ -35,6 +35,21 @@ class Member(Struct, frozen=True):
     cmd: str
 
 
+class AboveRecord(Struct, frozen=True):
+    """What stands above the trainers, nearest last, and what it will do when they end.
+
+    `kind`: wrapper, loop, launcher, ranks, systemd, supervisord, cron, tmux, screen, docker,
+    login, jupyter, ray, other. `again`: after which end it starts the job again (always,
+    failure, success, rounds, unknown, never). `pid` null: no process of its own.
+    """
+
+    pid: int | None
+    kind: str
+    cmd: str
+    will: str
+    again: str = "never"
+
+
 class SignalRecord(Struct, frozen=True):
     """A signal that was sent; `pids` are the container's numbers, `at` ISO 8601 UTC.
 
@@ -115,6 +130,7 @@ class Outcome(Struct, frozen=True):
     reason: str | None = None
     evidence: tuple[str, ...] = ()
     family: tuple[Member, ...] = ()
+    above: tuple[AboveRecord, ...] = ()
     signals: tuple[SignalRecord, ...] = ()
     skipped: tuple[SkippedRecord, ...] = ()
     plan: tuple[PlannedStep, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleetstop.core.family import Family
 from fleetstop.core.playbook import Does, Playbook, Rung
 from fleetstop.core.process import ProcessTree
+from fleetstop.core.units import units_of
 
 # What a rung that is no signal is called in events, reports and the ledger.
 ASKS: dict[Does, str] = {"run": "RUN", "touch": "TOUCH", "keys": "KEYS", "await": "AWAIT"}
@@ -39,3 +40,14 @@ def choose_stop_signal(family: Family, tree: ProcessTree) -> str | None:
     if len(heard) == 2:
         return None
     return heard[0] if heard else "INT"
+
+
+def fillings(tree: ProcessTree, family: Family, target: str) -> dict[str, str | None]:
+    """What a playbook's placeholders stand for; None where there is not exactly one."""
+    lead = [tree.get(kin.id) for kin in family.trainers]
+    units = {unit for each in lead if each is not None for unit in units_of(each.cgroups)}
+    return {
+        "unit": units.pop() if len(units) == 1 else None,
+        "pid": str(family.trainers[0].pid) if len(family.trainers) == 1 else None,
+        "target": target,
+    }

@@ -9,8 +9,9 @@ from msgspec import Struct
 from fleetstop.core.consent import Consent, Terms, missing
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.ledger import Heard
-from fleetstop.core.playbook import Does, Rung
+from fleetstop.core.playbook import Does, Rung, unfilled
 from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.ranks import messenger, through_launcher
 from fleetstop.core.requests import ASKS, choose_stop_signal, requests, word_of
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.signals import Landing, has, worst
@@ -53,6 +54,8 @@ class Send(Struct, frozen=True):
     does: Does = "signal"
     argument: str = ""
     agree: str = ""
+    # ranks that hear it from their launcher, the recipient
+    passed_on: tuple[Kin, ...] = ()
 
 
 class Skip(Struct, frozen=True):
@@ -150,13 +153,13 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     """One rung against one look. Rules: design of the ladder, in the README's 'How it stops'."""
     signal, asks = word_of(rung, here.stop_signal), rung.does != "signal"
     to = "trainers" if asks else rung.to
-    reached = recipients(to, signal, here)
+    reached, passed_on, mute = _reach(to, signal, here, asks=asks)
     pids = tuple(kin.pid for kin in reached)
 
     def skip(reason: str, how: Lands | None = None, consent: bool = False) -> Skip:
         return Skip(index, signal, to, pids, how, reason, consent)
 
-    if (not_now := not_for(rung, here.verdict)) is not None:
+    if (not_now := not_for(rung, here.verdict) or unfilled(rung) or mute) is not None:
         return skip(not_now)
     if rung.does == "keys" and not here.tmux:
         return skip("the job is not found through a tmux session (match: tmux), so it has no pane")
@@ -172,7 +175,7 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         return WatchOn(index, earlier.signal, to, reached, earlier, rung.wait_s)
     how: Lands | None = "asked"
     if not asks:
-        how, unheard = _lands(signal, reached, here)
+        how, unheard = _lands(signal, (*reached, *passed_on), here)
         if unheard is not None:
             return skip(unheard, how)
     cost = _cost(signal, to, how, reached, rung, here)
@@ -197,8 +200,20 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         wait_s=rung.wait_s,
         does=rung.does,
         argument=rung.argument,
+        passed_on=passed_on,
         agree=cost if cost is not None and asked_for(here.consent, here.terms) else "",
     )
+
+
+def _reach(
+    to: str, signal: str, here: Standing, *, asks: bool
+) -> tuple[tuple[Kin, ...], tuple[Kin, ...], str | None]:
+    """Who gets it, who hears it from them, and why it would not be handed on."""
+    reached = recipients(to, signal, here)
+    if to != "trainers" or asks or not reached or not through_launcher(here.family, signal):
+        return reached, (), None
+    asked = messenger(here.family, here.tree, signal)
+    return (reached, (), asked) if isinstance(asked, str) else ((asked,), reached, None)
 
 
 def _unkilled(reached: tuple[Kin, ...], tree: ProcessTree) -> tuple[Kin, ...]:
@@ -248,7 +263,7 @@ def _heard_earlier(to: str, reached: tuple[Kin, ...], rung: Rung, here: Standing
     An `again` rung is a later ask of the same ladder: it is watched on for only where earlier
     runs have asked as often already.
     """
-    done = [here.past.get(kin.id) for kin in reached]
+    done = [_past(kin, here) for kin in reached]
     past = [
         heard
         for kin, heard in zip(reached, done, strict=True)
@@ -258,6 +273,15 @@ def _heard_earlier(to: str, reached: tuple[Kin, ...], rung: Rung, here: Standing
     if to != "trainers" or len(past) < len(reached):
         return None
     return min(past, key=lambda each: each.ago_s)
+
+
+def _past(kin: Kin, here: Standing) -> Heard | None:
+    """What an earlier run has sent it, or sent its launcher to be handed on."""
+    told = here.past.get(kin.id)
+    if told is not None or kin.role != "trainer":
+        return told
+    above = (here.past.get(each.id) for each in here.family.of("launcher"))
+    return next((each for each in above if each is not None), None)
 
 
 def _awaited(signal: str, earlier: Heard, rung: Rung, here: Standing) -> bool:
@@ -293,7 +317,7 @@ def _cost(
         return "it ends the job at once, unsaved."
     if how == "fatal":
         return "no handler; it would end the job at once, unsaved."
-    again = [kin for kin in reached if kin.id in here.heard or kin.id in here.past]
+    again = [kin for kin in reached if kin.id in here.heard or _past(kin, here) is not None]
     if again and not (rung.again and rung.lossless):
         pids = ", ".join(str(kin.pid) for kin in again)
         return f"{pids} has heard a signal already; a second one may cut its save."

@@ -7,7 +7,7 @@ import fcntl
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from fleetstop.lab.processes import ProcessId, is_alive
 from fleetstop.lab.records import State, write_container_configs, write_inventory
 from fleetstop.lab.requirements import missing_parts
 from fleetstop.lab.sshd import Sshd
+from fleetstop.lab.systemd import reboot_with_systemd
 
 _LOCK = Path("/run/lock/fleetstop-lab.lock")
 
@@ -176,6 +177,12 @@ class Lab:
 
     def boot(self, vmid: int) -> None:
         self.containers[vmid].start()
+
+    def reboot_with_systemd(
+        self, vmid: int, units: Mapping[str, str], seconds: float = 60.0
+    ) -> None:
+        """Boot a container anew with systemd and these units; see `systemd`."""
+        reboot_with_systemd(self.containers[vmid], units, seconds)
 
     def host_pids(self, vmid: int) -> set[int]:
         return cgroups.members(vmid)

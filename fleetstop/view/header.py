@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fleetstop.core import redact
-from fleetstop.core.report import PlannedStep
+from fleetstop.core.report import AboveRecord, PlannedStep
 from fleetstop.events import Located
 from fleetstop.view import naming, question, words
 from fleetstop.view.layout import Line, fact
@@ -22,10 +22,16 @@ def header(found: Located, *, first: bool = True) -> list[Line]:
     lines = [Line("", _title(found), "head")] if first else []
     if found.family:
         lines.append(fact("job", _job(found)))
+        # named before the signal: who reacts to a rank's end, and who starts the job again
+        lines += [fact("above", naming.over(each)) for each in found.above if _reacts(each)]
         lines.append(fact("now", _now(found)))
         lines.append(fact("checkpoint", _checkpoint(found)))
         lines.append(fact("gpus", _gpus(found)))
     return lines
+
+
+def _reacts(each: AboveRecord) -> bool:
+    return each.kind in ("launcher", "ranks") or each.again != "never"
 
 
 def _title(found: Located) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from fleetstop.core import redact
-from fleetstop.core.report import GpuRecord, Member
+from fleetstop.core.report import AboveRecord, GpuRecord, Member
 from fleetstop.core.signals import Landing
 from fleetstop.events import CheckpointSeen, Located, LogSeen
 from fleetstop.view import words
@@ -17,6 +17,18 @@ CMD_SHOWN, LINE_SHOWN = 160, 160
 _ABOVE = ("supervisor", "wrapper", "launcher")
 # programs whose argument says more than their name
 _CARRIERS = ("sh", "bash", "dash", "ash", "zsh", "env", "timeout", "nice", "uv", "sudo")
+# what a supervisor is called; members stand in the tree line already
+_OVER = {
+    "loop": "",
+    "launcher": "",
+    "ranks": "",
+    "wrapper": "",
+    "other": "",
+    "systemd": "systemd unit ",
+    "tmux": "tmux pane of ",
+    "screen": "screen window of ",
+    "login": "login ",
+}
 _TYPED = re.compile(r"-[A-Za-z]*c")
 _HABITS: dict[Landing, tuple[str, str]] = {
     "heard": ("has a handler", "have handlers"),
@@ -83,6 +95,14 @@ def delivery(signal: str, to: str, pids: Sequence[int], landing: str) -> str:
     where = "" if to == "trainers" else f"the {to}: "
     how = "" if signal == "KILL" else f" ({habit(landing, len(pids) > 1)})"
     return f"{redact.safe(signal)} to {where}{words.pids(pids)}{how}"
+
+
+def over(each: AboveRecord) -> str:
+    """`26978 bash run.sh: starts it again …`, `systemd unit train.service (…): …`."""
+    cmd, will = redact.text(each.cmd, CMD_SHOWN), redact.text(each.will)
+    kind = _OVER.get(each.kind, f"{redact.safe(each.kind)} ")
+    pid = f"{each.pid} " if each.pid is not None else ""
+    return f"{kind}{pid}{cmd}: {will}"
 
 
 def held(gpus: Sequence[GpuRecord]) -> list[GpuRecord]:

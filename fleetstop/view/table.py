@@ -160,6 +160,8 @@ def _hears_nothing(found: e.Located) -> bool:
 
 def _details(found: e.Located, outcome: Outcome | None) -> list[Line]:
     lines = [Line("  tree    ", _tree(found))]
+    above = [each for each in found.above if each.kind != "wrapper"]
+    lines += [Line("  above   ", naming.over(each)) for each in above]
     if found.log is not None:
         lines.append(
             Line("  log     ", f"{redact.text(found.log.path)}: {naming.quoted_line(found.log)}")

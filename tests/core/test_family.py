@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetstop.core.family import Family, find, grow, standing
+from fleetstop.core.birth import grow, may_be_marked
+from fleetstop.core.family import Family, find, standing
 from fleetstop.core.inventory import Job, Launch, Match
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from tests.core.trees import process, roles_of, told, tree
@@ -485,7 +486,10 @@ BETWEEN = [
     ("110 python /opt/x/bin/accelerate launch /job/train.py", None, [110]),
     ("110 torchrun eval.py", None, []),
     ("110 tail -f train.py", None, []),
-    ("110 bash -c 'while true; do python train.py; sleep 5; done'\n  120 sleep 5", None, []),
+    ("110 bash -c 'while true; do python train.py; sleep 5; done'\n  120 sleep 5", None, [110]),
+    ("110 bash -c 'until python3 -u train.py --x; do sleep 5; done'", None, [110]),
+    ("110 bash -c 'while sleep 60; do rsync train.py away:; done'", None, []),
+    ("110 bash -c 'python train.py; bash upload.sh'", None, []),
     ("110 ./run.sh --all", RUN_SH, [110]),
     ("110 /bin/bash ./run.sh --all\n  120 sleep 5", RUN_SH, [110]),
     ("110 /bin/bash -e ./run.sh --all", RUN_SH, [110]),
@@ -529,6 +533,19 @@ PIPED = """
       120 python train.py # 1>a
         130 loader
       140 tee log # 0<a
+"""
+REAPED = """
+    100 python reaper.py # leader
+      110 bash run.sh # leader
+        120 python train.py
+"""
+LED = """
+    110 torchrun train.py # leader
+      120 python train.py # leader gpu rank
+"""
+MARKED = """
+    110 bash run.sh # leader mark=a1
+      120 python train.py # mark=a1
 """
 # the story, the tree as fixed, the tree later, who joined
 BIRTHS = [
@@ -578,6 +595,19 @@ BIRTHS = [
     ("whose shell was never seen", UNSEEN, UNSEEN + "150 python train.py # ppid=1 sid=100", []),
     ("an orphan where tee shares the session", PIPED, PIPED + "150 x # ppid=1 sid=110", []),
     (
+        "a renamed orphan that a subreaper above took",
+        REAPED,
+        REAPED + "      150 x # sid=110",
+        [150],
+    ),
+    ("a subreaper's own child", REAPED, REAPED + "      150 python train.py", []),
+    ("an orphan that the launcher took", LED, LED + "      150 x # sid=120", [150]),
+    ("a child of the launcher's own", LED, LED + "      150 x", []),
+    ("a marked orphan in a session of its own", MARKED, MARKED + "150 x # ppid=1 mark=a1", [150]),
+    ("with another's mark", MARKED, MARKED + "150 x # ppid=1 mark=b2", []),
+    ("a marked one below a stranger", MARKED, MARKED + "149 y\n  150 x # mark=a1", []),
+    ("a marked one that is older", MARKED, MARKED + "150 x # ppid=1 mark=a1 born=5", []),
+    (
         "a child of one that took the trainer's number",
         BEFORE,
         "120 other # born=500\n  150 loader # born=501",
@@ -600,6 +630,14 @@ def test_a_family_grows_only_by_birth(
     assert {kin.role for kin in fresh} <= {"worker"}
     assert grown.sessions == family.sessions
     assert grow(grown, tree(later)) == grown
+
+
+def test_who_may_carry_the_marker_is_looked_at() -> None:
+    [family] = find(tree(MARKED), TRAIN, None).families
+    later = tree(MARKED + "149 y\n  150 x\n160 z # ppid=1")
+    assert may_be_marked(family, later) == {149, 160}
+    [plain] = find(tree(REAPED), TRAIN, None).families
+    assert may_be_marked(plain, later) == set()
 
 
 def test_a_child_seen_alive_stays_when_its_parent_ends() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.family import find, grow
+from fleetstop.core.birth import grow
+from fleetstop.core.family import find
 from fleetstop.core.inventory import Match
 from tests.core.trees import tree
 

@@ -12,7 +12,7 @@ get (`trainer/2`: in the second family). Without `=>` it should be in no family.
     fork            forked, never exec'd        leader      leads a session of its own
     Z, T, D         its state                   threads=2   how many
     0<a, 1>a        reads, writes the pipe a    unseen      no closer look was possible
-    sid=, ppid=, born=, comm=, in=, cwd=        as told; in= is the container's number
+    sid=, ppid=, born=, comm=, in=, cwd=, mark=  as told; in= is the container's number
 """
 
 from __future__ import annotations
@@ -94,7 +94,13 @@ def _detail(tags: list[str], values: dict[str, str]) -> Detail:
     ]
     # a rank of its own for each place in the story: ranks hold different GPUs
     rank = f"RANK={'+'.join(gpus)}" if "rank" in tags else values.get("rank")
-    return Detail(blocked=0, files=tuple(files), cwd=values.get("cwd", "/job"), rank=rank)
+    return Detail(
+        blocked=0,
+        files=tuple(files),
+        cwd=values.get("cwd", "/job"),
+        rank=rank,
+        mark=values.get("mark"),
+    )
 
 
 def roles_of(found: Found) -> dict[int, str]:

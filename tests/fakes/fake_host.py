@@ -81,6 +81,7 @@ class Proc:
         self.flags = flags
         self.state = "S"
         self.sid = pid
+        self.group = ""
         self.idle = False
         self.survives_kill = False
         self.ends_with_children = False
@@ -230,6 +231,7 @@ class FakeHost:
             "log": self._log,
             "wchan": self._wchan,
             "stacks": self._stacks,
+            "source": self._source,
         }
 
     # the world, for tests
@@ -320,7 +322,7 @@ class FakeHost:
                 f"{p.flags} 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {p.start}"
             )
             group = "user.slice" if p.vmid is None else f"lxc/{p.vmid}"
-            out.append(f"/proc/{p.pid}/cgroup:0::/{group}")
+            out.append(f"/proc/{p.pid}/cgroup:0::/{group}{p.group}")
             nested = "" if p.vmid is None else f"\t{p.inner}"
             fields = {
                 "Uid": "0\t0\t0\t0",
@@ -522,6 +524,18 @@ class FakeHost:
         if file is None:
             return Answer(status=1, data=b"")
         return Answer(status=0, data=file.data[: int(words[1])] + file.data[-1024:])
+
+    def _source(self, words: tuple[str, ...]) -> Answer:
+        """Files by name, or as a process holds them open."""
+        out = b""
+        for word in words:
+            path = word
+            if word.startswith("/proc/"):
+                _, _, pid, _, fd = word.split("/")
+                path = self.procs[int(pid)].files[int(fd)].target
+            if path in self.files:
+                out += f"\0{word}\n".encode() + self.files[path].data
+        return Answer(status=0, data=out)
 
     def _log(self, words: tuple[str, ...]) -> Answer:
         file = self.files.get(words[0])

@@ -510,3 +510,55 @@ def many() -> list[e.AnyEvent]:
         ),
         r.report("7f3a", ends),
     ]  # fmt: skip
+
+
+# what stands above
+
+LOOP = r.AboveRecord(
+    26978, "loop", "bash /root/run.sh", "starts it again whatever it returns (while true)", "always"
+)
+TMUX = r.AboveRecord(
+    412, "tmux", "tmux new -s job",
+    "closes the pane when it ends, or keeps it with remain-on-exit; starts nothing",
+)  # fmt: skip
+UNIT = r.AboveRecord(
+    None, "systemd", "train.service (Restart=always, after 5 s)",
+    "starts it again however it ends, but for `systemctl stop`; `systemctl stop` would send TERM"
+    " to all of it, and KILL after 90 s", "always",
+)  # fmt: skip
+UNREAD = r.AboveRecord(
+    31, "supervisord", "python3 /usr/bin/supervisord -n",
+    "may start it again: its configuration could not be read", "unknown",
+)  # fmt: skip
+TORCHRUN = member(26979, "launcher", "torchrun --nproc_per_node 2 train.py")
+FOUR = (TORCHRUN, *(member(26982 + n, "trainer", "python3 -u train.py") for n in range(2)))
+LAUNCHER = r.AboveRecord(
+    26979, "launcher", TORCHRUN.cmd,
+    "TERMs the other ranks as soon as one exits non-zero, and KILLs them 30 s later",
+)  # fmt: skip
+PROMISE = (
+    "ranks: rank0_saves: the signal goes to torchrun 26979 alone, which KILLs its ranks 30 s later:"
+    " rank 0 must have saved by then"
+)
+ABOVE_LAUNCHER: list[e.AnyEvent] = [
+    started(),
+    located(family=FOUR, above=(LAUNCHER,)),
+    e.Finding(at=at("14:02:10"), target=T, text=PROMISE),
+    sent("14:02:11", pids=(26979,)),
+    *exits("14:02:29", *FOUR),
+    *finished("14:02:31", "stopped", signals=(record(),), findings=(PROMISE,), seconds=21.0),
+]
+RETURNED = (
+    "respawned: the job runs again as 27001; 26978 bash /root/run.sh starts it again whatever it"
+    " returns (while true)"
+)
+ABOVE_RESPAWNED: list[e.AnyEvent] = [
+    started(),
+    located(above=(LOOP,)),
+    sent("14:02:11"),
+    *exits("14:02:29", TRAINER),
+    *finished(
+        "14:02:46", "unclean", verdict="respawned", reason=RETURNED, signals=(record(),),
+        evidence=("26982 is gone",), seconds=35.0,
+    ),
+]  # fmt: skip

@@ -74,6 +74,8 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_uninterruptible": (s.UNINTERRUPTIBLE, {}),
     "stop_fault": (s.FAULT, {}),
     "stop_ranks": (s.RANKS, {}),
+    "stop_above_launcher": (s.ABOVE_LAUNCHER, {}),
+    "stop_above_respawned": (s.ABOVE_RESPAWNED, {}),
     "stop_refused": (s.REFUSED, {}),
     "stop_ambiguous": (s.AMBIGUOUS, {}),
     "stop_unreachable": (s.UNREACHABLE, {}),
@@ -159,6 +161,10 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
         )
     ),
     "status_hostile": running(*(x for x in s.HOSTILE_EVENTS if isinstance(x, e.Located))),
+    "status_above_launcher": running(s.located(family=s.FOUR, above=(s.LAUNCHER,))),
+    "status_above_loop": running(s.located(above=(s.TMUX, s.LOOP))),
+    "status_above_supervisor": running(s.located(above=(s.UNIT,))),
+    "status_above_unknown": running(s.located(above=(s.UNREAD,))),
     "status_not_running": [s.started("status"), *s.NOT_RUNNING[1:]],
     "status_several": [
         s.started("status", s.T, "ct201:train", "box7:eval"),

@@ -125,7 +125,7 @@ detail() {
     $lines; [ $? -le 2 ] || return 9
   printf '\n\0'
   find $links -maxdepth 1 -type l -printf '%p\0%l\0' 2>/dev/null
-  grep -sHazE '^(RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|PWD)=' $envs; [ $? -le 2 ]
+  grep -sHazE '^(RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|PWD|FLEETSTOP_MARK|TORCH_ELASTIC_SHUTDOWN_TIMEOUT)=' $envs; [ $? -le 2 ]
 }
 
 # watch MS[/EVERY_MS] PID:START... : answers at once when one is no longer the same or dead, else after MS
@@ -417,6 +417,37 @@ stacks() {
   wait "$spy"; s=$?; cat "$t"; rm -f "$t"
   return $s
 }
+# bounded MS COMMAND... : its first 64 KiB of output; 32 when it is not done by then (a hung file
+# system, a bus that does not answer): it is left behind, and ends by itself or not
+bounded() {
+  t=$(mktemp -d) || return 20
+  left=$1; step=20; shift
+  ( "$@" 2>/dev/null </dev/null | head -c 65536 >"$t/o"; echo >"$t/ready"
+    [ ! -f "$t/late" ] || rm -rf "$t" ) >/dev/null 2>&1 3<&- &
+  until [ -f "$t/ready" ]; do
+    [ "$left" -gt 0 ] || { echo >"$t/late"; return 32; }
+    # quick at first: a file is read in a moment
+    case $step in 100) nap 0.1 || return 8 ;; *) nap 0.02 || return 8; step=$((step + 20)) ;; esac
+    left=$((left - step))
+  done
+  cat "$t/o"; rm -rf "$t"
+}
+# source PATTERN... : NUL, path, newline and head of each plain file they name; a FIFO would hang
+heads() {
+  for f; do [ -f "$f" ] && [ -r "$f" ] && { printf '\0%s\n' "$f"; head -c 16384 -- "$f"; }; done
+}
+source_() {
+  # a pattern may hold blanks: it is matched, never split
+  IFS=; files=
+  for p; do path "$p"; files=$files$text:; done
+  IFS=:; set -- $files; unset IFS
+  bounded 2000 heads "$@"
+}
+# unit NAME PROPERTIES : what systemd says of a service
+unit() {
+  command -v systemctl >/dev/null 2>&1 || return 33
+  bounded 3000 systemctl show -p "$2" -- "$1"
+}
 
 # files of the job: sizes and names as NUL records, then the first and last bytes when asked
 list() { # dir [MOST] : all of it, or the newest MOST as records of their own, behind the directory's
@@ -497,10 +528,10 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|keys|run|ran)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|keys|run|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
-    done|pgrep|touch) command eval '"${verb}_" "$@"' ;;
+    done|pgrep|touch|source) command eval '"${verb}_" "$@"' ;;
     *) false ;;
   esac
   status=$?

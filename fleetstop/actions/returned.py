@@ -1,0 +1,135 @@
+"""Prove that nothing came back; who could start the job again is given the time it needs."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fleetstop import events
+from fleetstop.actions import looks
+from fleetstop.actions.climb import Climb
+from fleetstop.actions.locate import Scene, identify
+from fleetstop.actions.overhead import ask_unit
+from fleetstop.actions.telling import Scope
+from fleetstop.core.evidence import respawned, why_zombie
+from fleetstop.core.family import Found
+from fleetstop.core.gpu import Unseen
+from fleetstop.core.process import Process, ProcessTree
+from fleetstop.core.redact import command, text
+from fleetstop.core.supervisors import Above, standing_above
+from fleetstop.core.units import units_of
+
+LEAVING_S = 2.0
+"""A wrapper follows its job within a moment; so long it is given."""
+GRACE_S = 5.0
+"""Beyond the delay that a supervisor was told."""
+
+
+class Returned(Struct, frozen=True):
+    """`again`: the job runs anew, so the verdict is `respawned`, with `evidence`; otherwise
+    `problem` is what would start it. `unreaped`: a sentence for each trainer that is dead and
+    still there."""
+
+    problem: str | None = None
+    findings: tuple[str, ...] = ()
+    again: bool = False
+    evidence: tuple[str, ...] = ()
+    unreaped: tuple[str, ...] = ()
+
+
+async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
+    """Whether the job runs again under a new identity, or what would start it again does."""
+    job = scope.target.job
+    assert job is not None
+    scope.teller.tell(events.Verifying, what="above")
+    above = standing_above(scene.tree, climb.family, scene.notes)
+    start = scope.clock.now()
+    while True:
+        tree = await looks.look(scope.place, scope.target.vmid)
+        tree, found = await identify(scope, tree, job, Unseen(""), scene.notes)
+        if (fresh := _fresh(found, climb)) is not None:
+            return _respawned(fresh, tree, above)
+        waited = scope.clock.now() - start
+        left = found.leftovers if job.wrapper != "outlives" else ()
+        if left and waited >= LEAVING_S:
+            said = f"{left[0].pid} {command(left[0].argv or ())} would start it again"
+            return Returned(problem=f"respawned: {said}", unreaped=_unreaped(tree, climb))
+        able = await _able(scope, above, tree, climb)
+        if not left and not any(waited < each.delay_s + GRACE_S for each in able):
+            return Returned(findings=_quiet(scope, able), unreaped=_unreaped(tree, climb))
+        await climb.stamp()
+        await scope.clock.sleep(0.5)
+
+
+def _fresh(found: Found, climb: Climb) -> tuple[int, ...] | None:
+    """Host PIDs of trainers that were not there before."""
+    known = climb.family.ids
+    fresh = [k.id.pid for family in found.families for k in family.trainers if k.id not in known]
+    return tuple(fresh) or None
+
+
+async def _able(
+    scope: Scope, above: tuple[Above, ...], tree: ProcessTree, climb: Climb
+) -> list[Above]:
+    """Who lives, is no member, and could start the job again by what it was told. Members are
+    not waited for: while one lives, the end is not clean anyway."""
+    members = climb.family.ids
+    able = []
+    for each in above:
+        if each.again == "never" or each.id in members:
+            continue
+        if each.id is not None and tree.get(each.id) is None:
+            continue
+        if each.kind == "systemd":
+            now = await ask_unit(scope, (each.name or "").partition(" ")[0])
+            if now is not None and now.settled:
+                continue
+        able.append(each)
+    return able
+
+
+def _quiet(scope: Scope, able: list[Above]) -> tuple[str, ...]:
+    return tuple(
+        scope.teller.finding(
+            f"{_called(each)} could start it again, and did not within {each.delay_s + GRACE_S:g} s"
+        )
+        for each in able
+    )
+
+
+def _unreaped(tree: ProcessTree, climb: Climb) -> tuple[str, ...]:
+    dead = [tree.get(kin.id) for kin in climb.family.trainers]
+    return tuple(why_zombie(each, tree) for each in dead if each is not None and each.zombie)
+
+
+def _respawned(fresh: tuple[int, ...], tree: ProcessTree, above: tuple[Above, ...]) -> Returned:
+    pids = ", ".join(str(tree.processes[pid].pid) for pid in fresh)
+    over = {each.id for each in tree.above(fresh[0])}
+    groups = units_of(tree.processes[fresh[0]].cgroups)
+    able = [
+        each
+        for each in above
+        if each.again != "never"
+        and (each.id in over or any((each.name or "").startswith(unit) for unit in groups))
+    ]
+    # the farthest is the one that nothing else has started again
+    who = next(iter(able), None)
+    name = f"; {_called(who)} {who.will}" if who is not None else ""
+    by = _called(who) if who is not None else _parent(tree.processes[fresh[0]], tree)
+    problem = f"respawned: the job runs again as {pids}{name}"
+    return Returned(problem=problem, again=True, evidence=(respawned(pids, by),))
+
+
+def _parent(process: Process, tree: ProcessTree) -> str | None:
+    """Its parent, which started it again; None where that is not seen: PID 1 adopts anybody."""
+    above = tree.processes.get(process.ppid)
+    if above is None or 1 in (above.pid, above.id.pid):
+        return None
+    return f"{above.pid} {command(above.argv or (above.comm,))}"
+
+
+def _called(each: Above) -> str:
+    """`30 bash -c 'while …'`, `systemd unit train.service (Restart=always)`."""
+    if each.kind in ("loop", "launcher") and each.pid is not None:
+        return f"{each.pid} {command(each.argv)}"
+    name = {"systemd": "systemd unit ", "docker": "docker "}.get(each.kind, f"{each.kind} ")
+    return name + (text(each.name) if each.name else command(each.argv))

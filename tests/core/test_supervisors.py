@@ -1,0 +1,170 @@
+"""What stands above the trainers, by kind, and what each will do."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from fleetstop.core.family import Family, find
+from fleetstop.core.inventory import Job, Match
+from fleetstop.core.launchers import launcher_of
+from fleetstop.core.process import ProcessTree
+from fleetstop.core.supervisors import Above, Notes, standing_above, subject, to_ask
+from fleetstop.core.units import Policy, systemd_policy
+from tests.core.test_units import ALWAYS
+from tests.core.trees import tree
+
+TRAIN = Match(script="train.py")
+
+
+def family_in(here: ProcessTree, **facts: object) -> Family:
+    job = msgspec.structs.replace(Job(name="train", match=TRAIN), **facts)
+    (found,) = find(here, TRAIN, job).families
+    return found
+
+
+def over(text: str, notes: Notes | None = None, **facts: object) -> list[tuple[str, str]]:
+    here = tree(text)
+    above = standing_above(here, family_in(here, **facts), notes or Notes())
+    return [(each.kind, each.again) for each in above]
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("100 bash run.sh\n  110 python train.py", [("wrapper", "never")]),
+        (
+            "100 bash -c 'while true; do python train.py; done'\n  110 python train.py",
+            [("loop", "always")],
+        ),
+        (
+            "100 bash -c 'until timeout 9 python train.py; do :; done'\n"
+            "  105 timeout 9 python train.py\n    110 python train.py",
+            [("loop", "failure"), ("wrapper", "never")],
+        ),
+        (
+            "90 'tmux: server' # comm=tmux:\n  100 -bash\n    110 python train.py",
+            [("tmux", "never")],
+        ),
+        ("90 sshd # comm=sshd\n  100 -bash\n    110 python train.py", [("login", "never")]),
+        ("90 /usr/sbin/cron # comm=cron\n  100 sh -c 'python train.py'\n    110 python train.py",
+         [("cron", "never"), ("wrapper", "never")]),
+        ("90 SCREEN -dmS x # comm=screen\n  110 python train.py", [("screen", "never")]),
+        ("90 containerd-shim-runc-v2 # comm=containerd-shim\n  110 python train.py",
+         [("docker", "unknown")]),
+        ("90 /usr/bin/python3 /usr/bin/supervisord -n\n  110 python train.py",
+         [("supervisord", "unknown")]),
+        ("90 raylet --x # comm=raylet\n  110 python train.py", [("ray", "unknown")]),
+        ("90 python /opt/bin/jupyter-lab\n  110 python train.py", [("jupyter", "never")]),
+        ("90 python start.py\n  110 python train.py", [("other", "never")]),
+        ("1 init\n  110 python train.py", []),
+        ("110 python train.py", []),
+        # a loop that also carries a stranger is no member, and said all the same
+        (
+            "100 bash -c 'vim & while true; do python train.py; done'\n  105 vim\n"
+            "  110 python train.py",
+            [("loop", "always")],
+        ),
+    ],
+)  # fmt: skip
+def test_what_stands_above(text: str, kinds: list[tuple[str, str]]) -> None:
+    assert over(text) == kinds
+
+
+RUN = "100 torchrun --nproc_per_node 2 {}train.py\n  110 python train.py # gpu=0 rank\n"
+RUN += "  120 python train.py # gpu=1 rank"
+
+
+def test_a_launcher_is_told_with_what_it_does_to_the_other_ranks() -> None:
+    here = tree(RUN.format(""))
+    (one,) = standing_above(here, family_in(here), Notes())
+    assert (one.kind, one.again, one.limit_s) == ("launcher", "never", 30.0)
+    assert "TERMs the other ranks as soon as one exits non-zero" in one.will
+
+
+def test_a_launcher_with_restarts_starts_all_ranks_again() -> None:
+    here = tree(RUN.format("--max-restarts=2 "))
+    (one,) = standing_above(here, family_in(here), Notes())
+    assert one.again == "failure"
+    assert "up to 2 times" in one.will
+
+
+def test_a_rank_that_is_the_parent_of_the_others() -> None:
+    text = "110 python train.py # gpu=0 rank\n  120 python train.py # gpu=1 rank"
+    assert over(text) == [("ranks", "never")]
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks", "told_s", "forwards", "limit"),
+    [
+        ("torchrun --shutdown-timeout 300 train.py", 4, None, True, 300.0),
+        ("torchrun --shutdown_timeout=90 train.py", 4, "7", True, 90.0),
+        ("python -m torch.distributed.run train.py", 4, "120", True, 120.0),
+        ("torchrun train.py --shutdown-timeout 300", 4, None, True, 30.0),
+        ("accelerate launch train.py", 1, None, False, 30.0),
+        ("accelerate launch --num_processes 1 train.py", 1, None, False, 30.0),
+        ("accelerate launch --num_processes 4 train.py", 4, None, True, 30.0),
+        ("accelerate launch train.py", 4, None, True, 30.0),
+        ("deepspeed train.py", 4, None, False, 30.0),
+        ("python -m deepspeed.launcher.launch train.py", 4, None, False, 30.0),
+        ("mpirun -n 4 python train.py", 4, None, False, 30.0),
+    ],
+)
+def test_who_hands_a_signal_on(
+    line: str, ranks: int, told_s: str | None, forwards: bool, limit: float
+) -> None:
+    found = launcher_of(line.split(), ranks=ranks, told_s=told_s)
+    assert (bool(found.forwards), found.limit_s) == (forwards, limit)
+
+
+def test_a_unit_is_told_where_its_main_process_is_a_member() -> None:
+    here = tree("412 bash run.sh\n  420 python train.py")
+    groups = ("/lxc/200/ns/system.slice/train.service",)
+    inside = {k: msgspec.structs.replace(p, cgroups=groups) for k, p in here.processes.items()}
+    here = ProcessTree(inside, here.uptime)
+    family = family_in(here)
+    assert to_ask(here, [family]).units == ("train.service",)
+    policy = systemd_policy("train.service", ALWAYS)
+    assert policy is not None
+    unit, wrapper = standing_above(here, family, Notes(policies={"train.service": policy}))
+    assert (unit.kind, unit.pid, unit.again, unit.delay_s) == ("systemd", None, "always", 5.0)
+    assert wrapper.kind == "wrapper"
+    # a unit that only carries it has nothing to start again
+    other = msgspec.structs.replace(policy, main_pid=7)
+    assert [
+        a.kind for a in standing_above(here, family, Notes(policies={"train.service": other}))
+    ] == ["wrapper"]
+
+
+def test_a_supervisord_that_could_be_read() -> None:
+    here = tree("90 /usr/bin/python3 /usr/bin/supervisord -n\n  110 python train.py")
+    family = family_in(here)
+    found = to_ask(here, [family]).supervisord
+    assert found is not None
+    policy = Policy("supervisord", "train (autorestart=true)", "always", 0.0, "starts it again")
+    (one,) = standing_above(here, family, Notes(policies={subject(found): policy}))
+    assert isinstance(one, Above)
+    assert (one.kind, one.pid, one.again) == ("supervisord", 90, "always")
+
+
+def test_a_script_is_read_from_where_the_shell_holds_it() -> None:
+    here = tree("100 bash /job/loop.sh\n  110 python train.py")
+    shell = here.processes[100]
+    assert to_ask(here, [family_in(here)]).scripts == ()
+    assert shell.detail is not None
+    from fleetstop.core.process import OpenFile
+
+    held = (OpenFile(255, "/job/loop.sh", 0, 0),)
+    detail = msgspec.structs.replace(shell.detail, files=held)
+    here.processes[100] = msgspec.structs.replace(shell, detail=detail)
+    assert to_ask(here, [family_in(here)]).scripts == ((shell.id, 255),)
+    text = "#!/bin/bash\nuntil python train.py\ndo sleep 1; done\n"
+    notes = Notes(texts={shell.id: text})
+    assert [a.kind for a in standing_above(here, family_in(here), notes)] == ["loop"]
+
+
+def test_an_inits_own_loop_is_none_of_the_job() -> None:
+    text = (
+        "1 bash -c 'while :; do sleep 86400 & wait; done'\n  90 sleep 86400\n  110 python train.py"
+    )
+    assert over(text) == []
