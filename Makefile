@@ -33,11 +33,12 @@ packages:
 demo: packages $(STAMP) ## stop three trainers on a practice fleet made here, then clean up
 	$(BIN)/fleetstop demo
 
+# Whole files go to two workers: a file's bed tests share one practice fleet.
 test: packages lint ## everything: ruff, mypy, all tests, the beds too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 fast: $(STAMP) ## the tests that need neither root nor sshd nor LXC
-	$(BIN)/python -m pytest -m "not bed"
+	$(BIN)/python -m pytest -n 2 -m "not bed"
 
 bench: packages $(STAMP) ## how long things take, as ratios in one run
 	$(BIN)/python -m tests.bench

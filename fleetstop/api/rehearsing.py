@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fleetstop.actions.rehearse import chosen, told
+from fleetstop.core.consent import Consent, Terms
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.report import Outcome
-from fleetstop.core.rungs import Consent
 from fleetstop.core.scenarios import SCENARIOS, Rehearsed, rehearse
 from fleetstop.events import AnyEvent
 
@@ -23,7 +23,10 @@ class Rehearsal(Struct, frozen=True):
 
 
 def rehearsals(
-    playbook: Playbook, against: Sequence[str], consent: Consent = "absent"
+    playbook: Playbook,
+    against: Sequence[str],
+    consent: Consent = "absent",
+    terms: Terms | None = None,
 ) -> list[Rehearsal]:
     """`against`: names, also joined by commas; none or `all` means every one there is.
 
@@ -31,7 +34,7 @@ def rehearsals(
     """
     made = []
     for name in chosen(against, tuple(SCENARIOS)):
-        one = rehearse(playbook, SCENARIOS[name], consent=consent)
+        one = rehearse(playbook, SCENARIOS[name], consent=consent, terms=terms)
         heard, outcome = told(one)
         made.append(Rehearsal(rehearsed=one, events=tuple(heard), outcome=outcome))
     return made

@@ -15,6 +15,9 @@ from fleetstop.cli.options import inventory
 @click.option("--against", multiple=True, metavar="JOBS", help="deaf,slow-save,... Default: all.")
 @click.option("--graceful", is_flag=True, help="As `stop --graceful` would climb it.")
 @click.option("--force", is_flag=True, help="As `stop --force` would climb it.")
+@click.option("--max-loss", metavar="10m", help="As `stop --max-loss 10m` would climb it.")
+@click.option("--after-checkpoint", is_flag=True, help="As `stop --after-checkpoint` would.")
+@click.option("--at-most", metavar="2h", help="How long --after-checkpoint waits.")
 @click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
 @inventory
 @click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
@@ -34,15 +37,14 @@ def rehearse(**given: Any) -> int:
 
 def _rehearse(given: dict[str, Any]) -> int:
     from fleetstop.api import Fleet
+    from fleetstop.api.consent import agreed
     from fleetstop.api.rehearsing import rehearsals
-    from fleetstop.errors import BadUsage
     from fleetstop.view.stream import Outlet
 
-    if given["graceful"] and given["force"]:
-        raise BadUsage("--graceful and --force contradict each other", hint="choose one")
-    consent = "given" if given["force"] else "refused" if given["graceful"] else "absent"
+    said = ("graceful", "force", "max_loss", "after_checkpoint", "at_most")
+    consent, terms = agreed(**{key: given[key] for key in said})
     playbook = Fleet.load(given["inventory"]).playbook(given["name"])
-    made = rehearsals(playbook, given["against"], consent)  # type: ignore[arg-type]
+    made = rehearsals(playbook, given["against"], consent, terms)
     out = Outlet(sys.stdout)
     out.write(_json(playbook.name, made) if given["as_json"] else _text(playbook.name, made, given))
     out.flush()

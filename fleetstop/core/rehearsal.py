@@ -121,7 +121,10 @@ class World:
         """By the checkpoints that are whole now; a periodic save is one when it ends."""
         if not self.risk_seen:
             return None
-        done = [(at, f"step_{n}") for n, at in enumerate(self.complete)]
+        alive = [each.died for each in self.actors if each.argv[0] != "bash"]
+        # nobody writes a checkpoint any more once they have all ended
+        until = self.now if None in alive else max((at or 0.0 for at in alive), default=self.now)
+        done = [(at, f"step_{n}") for n, at in enumerate(self.complete) if at <= until]
         for each in self.actors:
             if not each.lost:
                 done += [

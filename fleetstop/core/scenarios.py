@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from fleetstop.core.consent import Consent, Terms
 from fleetstop.core.habits import (
     DEAF,
     DEAF_SAVES_ON_TERM,
@@ -23,12 +24,13 @@ from fleetstop.core.habits import (
     Habit,
 )
 from fleetstop.core.playbook import Playbook
-from fleetstop.core.rehearsal import Climbed, World, climb, job
+from fleetstop.core.rehearsal import LONGEST_S, Climbed, World, climb, job
 from fleetstop.core.report import Result, Role
-from fleetstop.core.rungs import Consent
 
 SAVED_BEFORE_S = 1080.0
 """How old the newest checkpoint of a rehearsed job is at the first look: 18 minutes."""
+EVERY_S = 1800.0
+"""How often a rehearsed job writes one while it trains: every half hour."""
 BACK_S = 6.0
 """How long a rehearsal waits for a job that comes back."""
 
@@ -106,7 +108,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "stalled",
-            "took INT long ago, or never will: its main thread does not return from C code",
+            "hears INT and never acts on it: its main thread does not return from C code",
             lambda: job(_with(SHRUGS, idle=True)),
         ),
         Scenario("shrugs", "handles INT, logs it, and trains on", lambda: job(SHRUGS)),
@@ -147,11 +149,19 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def rehearse(playbook: Playbook, scenario: Scenario, *, consent: Consent = "absent") -> Rehearsed:
+def rehearse(
+    playbook: Playbook,
+    scenario: Scenario,
+    *,
+    consent: Consent = "absent",
+    terms: Terms | None = None,
+) -> Rehearsed:
     """The whole climb in virtual time, to the ladder's end; the loop above gets its chance."""
     world = scenario.make()
+    first = world.now - SAVED_BEFORE_S
+    world.complete = [first + EVERY_S * n for n in range(int(LONGEST_S / EVERY_S) + 2)]
     family = world.family()
-    climbed = climb(world, playbook, consent=consent, family=family)
+    climbed = climb(world, playbook, consent=consent, family=family, terms=terms)
     back: tuple[int, ...] = ()
     if climbed.end.how in ("gone", "leftover"):
         until = world.now + BACK_S
@@ -193,12 +203,13 @@ def _lost(world: World, climbed: Climbed) -> tuple[Lost, float | None]:
     trainers = _first(world, climbed)
     if any(each.died is None for each in trainers):
         return "still_running", None
-    ended = max(each.died or 0.0 for each in trainers) - climbed.began
+    ended = max(each.died or 0.0 for each in trainers)
+    since = ended - max(at for at in world.complete if at <= ended)
     if any(each.lost for each in trainers):
-        return "checkpoint_cut", SAVED_BEFORE_S + ended
+        return "checkpoint_cut", since
     if all(each.saved or (each.draining and each.asked is not None) for each in trainers):
         return "nothing", None
-    return "since_checkpoint", SAVED_BEFORE_S + ended
+    return "since_checkpoint", since
 
 
 def _result(climbed: Climbed, lost: Lost, back: tuple[int, ...]) -> Result:

@@ -1,4 +1,4 @@
-"""One practice fleet for all bed tests; each test gets a container of its own."""
+"""A practice fleet for each file of bed tests; each test gets a container of its own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from fleetstop.lab import Lab
 
 from .bed import Bed
 
-CONTAINERS = 100
 
-
-@pytest.fixture(scope="session")
-def lab(bed: None) -> Iterator[Lab]:
+@pytest.fixture(scope="module")
+def lab(bed: None, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """As many containers as this file's tests use up."""
+    own = [item for item in request.session.items if item.nodeid.startswith(request.node.nodeid)]
+    wanted = sum("box" in getattr(item, "fixturenames", ()) for item in own)
     root = Path(tempfile.mkdtemp(prefix="fsl-", dir="/tmp"))
-    fleet = Lab.up(root, CONTAINERS, gpus=4, first_vmid=random.randrange(20_000, 900_000_000, 100))
+    first = random.randrange(20_000, 900_000_000, 100)
+    fleet = Lab.up(root, max(1, wanted), gpus=4, first_vmid=first)
     fleet.set_gpus(release_delay_s=0.3)
     try:
         yield fleet
@@ -30,7 +32,7 @@ def lab(bed: None) -> Iterator[Lab]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _vmids(lab: Lab) -> list[int]:
     return list(lab.vmids)
 
