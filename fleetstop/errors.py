@@ -9,6 +9,7 @@ FleetstopError                       exit 70
 │   │   ├── HostKeyUnknown                    never seen this key
 │   │   └── HostKeyChanged                    it is not the key we know
 │   ├── PrivilegeMissing                      root is needed and was not given
+│   ├── ToolMissing                           a program the inventory names is not there
 │   ├── ContainerMissing                      no such container on this host
 │   ├── ContainerFrozen                       entering it would hang for good
 │   ├── ConnectionLost                        it was there, and went away
@@ -89,6 +90,10 @@ class FrameTimedOut(CouldNotLook):
 
 class RemoteFailed(CouldNotLook):
     pass
+
+
+class ToolMissing(CouldNotLook):
+    """A program that the inventory names is not there: nothing is done on a guess."""
 
 
 class LockTaken(RemoteFailed):

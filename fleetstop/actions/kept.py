@@ -16,7 +16,7 @@ from fleetstop.ports import Shell
 
 FRESH_S = 60.0
 """An older temporary file, or an older half of a set, is a leftover, not a save."""
-SETTLE_S = 2.0
+SETTLE_S = 3.0
 """So long more may follow into a directory that does not say itself when it is whole."""
 _STEADY_S = 1.0
 _MOST_TRIED = 20

@@ -14,6 +14,7 @@ from fleetstop.errors import (
     CouldNotLook,
     PrivilegeMissing,
     RemoteFailed,
+    ToolMissing,
 )
 from fleetstop.ports import Shell
 from fleetstop.remote.shell import FramedShell, ShellEnded, loader_words, quoted
@@ -129,7 +130,7 @@ def explain(host: Host, vmid: int, said: str, status: int | None) -> CouldNotLoo
             hint=f"in sudoers on {host.name}: LOGIN ALL=(root) NOPASSWD: {host.pct}",
         )
     if "not found" in said or status == 127:
-        return RemoteFailed(
+        return ToolMissing(
             f"{host.name}: {host.pct} was not found ({said or 'status 127'})",
             hint="name it in the inventory: hosts: NAME: {pct: /path/to/pct}",
         )

@@ -24,11 +24,11 @@ class Proxy:
     yes that piece is lost and the connection goes wrong: closed, reset, silent, or its sshd
     process killed or stopped. A function is called instead, and the piece goes through.
 
-    Later connections are sound.
+    Later connections are sound; after the `last` nobody listens there any more.
     """
 
-    def __init__(self, lab: Lab, wrong: Wrong | Callable[[], None]) -> None:
-        self.lab, self.wrong = lab, wrong
+    def __init__(self, lab: Lab, wrong: Wrong | Callable[[], None], *, last: bool = False) -> None:
+        self.lab, self.wrong, self._last = lab, wrong, last
         self.when: Callable[[int], bool] = lambda _: False
         self.fired = threading.Event()
         self.connections = 0
@@ -56,10 +56,13 @@ class Proxy:
         place.write_text(text)
         return place
 
-    def close(self) -> None:
+    def _deaf(self) -> None:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # else who waits in accept goes on
         self._listening.close()
+
+    def close(self) -> None:
+        self._deaf()
         for pid in self._stopped:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -86,6 +89,8 @@ class Proxy:
                         raise OSError
                     count += len(data) if source is server else 0
                     if source is server and self._is_now(count):
+                        if self._last:
+                            self._deaf()
                         if not callable(self.wrong):
                             self._go_wrong(client, server)
                             if self.wrong != "killed":

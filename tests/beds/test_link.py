@@ -161,11 +161,10 @@ def test_without_a_way_back_the_truth_is_told(
     lab: Lab, boxes: Callable[[], Bed], tmp_path: Path
 ) -> None:
     box = boxes()
-    proxy = Proxy(lab, "reset")
+    proxy = Proxy(lab, "reset", last=True)
     case = begin(box, "saving", proxy, tmp_path, "no way back")
     try:
         until(proxy.fired.is_set)
-        proxy.close()  # nobody listens there any more
         ran = box.finish(case.client, 120, alone=False)
     finally:
         proxy.close()

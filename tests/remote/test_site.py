@@ -25,9 +25,11 @@ from fleetstop.errors import (
     PrivilegeMissing,
     Refused,
     RemoteFailed,
+    ToolMissing,
 )
 from fleetstop.lab import Lab
 from fleetstop.lab.login import Login, login
+from fleetstop.ports import Shell
 from fleetstop.remote import container as container_module
 from fleetstop.remote.site import Site, SitePlace
 from fleetstop.remote.ssh import Tunnels
@@ -274,7 +276,7 @@ def test_a_stopped_container_is_said_to_be_stopped(lab: Lab) -> None:
 def test_a_wrong_pct_names_the_key_to_set(lab: Lab, vmid: int) -> None:
     async def story(place: SitePlace) -> None:
         for ask in (place.inside, place.pct_status):
-            with pytest.raises(RemoteFailed, match="/nowhere/pct was not found") as caught:
+            with pytest.raises(ToolMissing, match="/nowhere/pct was not found") as caught:
                 await ask()
             assert "pct: /path/to/pct" in caught.value.hint
 
@@ -368,6 +370,13 @@ def test_a_cancelled_entry_leaves_nothing(lab: Lab, vmid: int) -> None:
 # ------------------------------------------------------------------------------- taken up again
 
 
+async def until_lost(shell: Shell) -> None:
+    """Until pct has seen, too, that what it ran is over."""
+    for _ in range(100):
+        await shell.run(Command("hello"))
+        await asyncio.sleep(0.1)
+
+
 def test_over_a_sound_connection_only_what_is_over_is_opened_anew(lab: Lab, vmid: int) -> None:
     connections = lab.connections()
 
@@ -377,7 +386,7 @@ def test_over_a_sound_connection_only_what_is_over_is_opened_anew(lab: Lab, vmid
         assert (place.own_pid, place.pct_calls) == (first, 1)
         os.kill(place._opened[0].attach.pid, 9)
         with pytest.raises(ConnectionLost):
-            await inside.run(Command("hello"))
+            await until_lost(inside)
         with pytest.raises(FrameTimedOut):
             await place.host.run(Command("watch", ("2000",), deadline_s=0.2))
         assert await place.again() is False
