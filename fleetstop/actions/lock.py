@@ -243,9 +243,11 @@ class Lock:
         """After a pause of more than 30 s, a laptop asleep say, another run may have held the
         lock, and may have signalled. Then the lock is claimed anew, or refused."""
         ledger = await self._kept(await self.read())
-        ids = frozenset(kin.id for kin in send.recipients)
+        ids = frozenset(kin.id for kin in (*send.recipients, *send.passed_on))
         heard = heard_before(ledger, ids, frozenset(self._own))
-        return ledger, {each: by for each, by in heard.items() if each not in known}
+        # who had heard one before may have been sent another since
+        late = {e: by for e, by in heard.items() if e not in known or by.times > known[e].times}
+        return ledger, late
 
     async def _kept(self, ledger: Ledger) -> Ledger:
         """This run holds the lock, still or again; else Refused, or LockTaken if it has sent."""
