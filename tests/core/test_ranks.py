@@ -140,7 +140,7 @@ def test_ranks_have_heard_what_their_launcher_was_sent() -> None:
 def test_what_the_ranks_have_heard_themselves_their_launcher_does_not_hand_on_again(
     lossless: bool, consent: str
 ) -> None:
-    """The key was put into the inventory after a stop: handed on now, it would cut rank 0's save."""
+    """The key was put into the inventory after a stop: handed on, it would cut the save."""
     both = heard_by(110) | heard_by(120)
     again = may("INT/1", standing(past=both, lossless=lossless, consent=consent))
     assert isinstance(again, WatchOn)
