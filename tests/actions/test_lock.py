@@ -185,6 +185,23 @@ def test_what_could_not_be_noted_was_not_sent(status: int, text: str) -> None:
     asyncio.run(story())
 
 
+def test_a_status_that_nobody_knows_is_a_doubt_where_the_line_stands() -> None:
+    """Told as not sent it would be sent again, into the save."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host)
+        lock = stage.lock()
+        await lock.claim()
+        stage.world.host.after("send", lambda _: Answer(1, b""))
+        answered = await lock.send(a_send(trainer), tree_of(host), {})
+        assert (answered.out, trainer.heard) == (True, ["INT"])
+        assert answered.doubt == "it ended with status 1; the ledger has its line"
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("verb", "status", "text"),
     [
