@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from fleetstop import events
+from fleetstop.actions.lock import IN_TIME_S, Answered
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Command
 from fleetstop.core.playbook import FOREVER
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import text as harmless
 from fleetstop.core.rungs import Send
-from fleetstop.errors import CouldNotLook, RemoteFailed
+from fleetstop.errors import ConnectionLost, CouldNotLook, FrameTimedOut, RemoteFailed
 from fleetstop.ports import Shell
 
 _LONGEST_S = 7 * 86400.0
-_STILL_RUNS, _NO_PANE, _NO_TMUX = 47, 46, 127
+_LATE, _STILL_RUNS, _NO_PANE, _NO_TMUX = 13, 47, 46, 127
 
 
 class Asks:
@@ -23,12 +24,21 @@ class Asks:
         self._scope = scope
         self._running: str | None = None
         self._panes: tuple[str, ...] = ()
+        self._latest = 0
 
     async def ready(self, send: Send, tree: ProcessTree) -> None:
         """What an ask needs, looked at before its line is written: once that stands there, the
         trainer counts as asked. Raises RemoteFailed where it cannot be asked this way."""
         shell = await self._scope.place.inside()
         self._panes = await self._panes_of(shell, send, tree) if send.does == "keys" else ()
+        self._latest = await self._clock(shell) + IN_TIME_S
+
+    async def _clock(self, shell: Shell) -> int:
+        answer = await shell.run(Command("clock"))
+        found = answer.data.removeprefix(b"uptime:").partition(b".")[0]
+        if answer.status != 0 or not found.isdigit():
+            raise RemoteFailed("the container's clock could not be read")
+        return int(found)
 
     async def _panes_of(self, shell: Shell, send: Send, tree: ProcessTree) -> tuple[str, ...]:
         """The panes below whose first process the trainers are: no neighbour's."""
@@ -54,28 +64,40 @@ class Asks:
             raise RemoteFailed(f"no pane of the tmux session {session} holds the job")
         return found
 
-    async def do(self, send: Send) -> str | None:
-        """After its line was written. What went wrong, as a sentence, or None."""
-        job, shell = self._scope.target.job, await self._scope.place.inside()
-        match send.does:
-            case "touch":
-                answer = await shell.run(Command("touch", (send.argument,), changes=True))
-            case "keys":
-                session = (job.match.tmux if job is not None else None) or ""
-                keys = send.argument.split()
-                words = (session, ",".join(self._panes), *keys)
-                answer = await shell.run(Command("keys", words, changes=True))
-            case _:
-                seconds = _LONGEST_S if send.wait_s == FOREVER else min(send.wait_s, _LONGEST_S)
-                words = (str(int(seconds * 1000)), send.argument)
-                answer = await shell.run(Command("run", words, changes=True))
-                self._running = answer.data.decode().strip() if answer.status == 0 else None
+    async def do(self, send: Send) -> Answered:
+        """After its line was written. `refused`: for certain it was not asked, and the next look
+        decides anew; `doubt`: what went wrong, as a sentence."""
+        try:
+            shell = await self._scope.place.inside()
+        except CouldNotLook as exc:
+            return Answered(refused=exc.message)
+        words = (str(self._latest), send.does, *self._words(send))
+        try:
+            answer = await shell.run(Command("before", words, changes=True))
+        except (ConnectionLost, FrameTimedOut):
+            # its line stands, so it counts as asked; asked again it would be a second time
+            return Answered(doubt="the connection was lost just then")
+        if answer.status == _LATE:
+            return Answered(refused="the container took too long")
         if answer.status == 0:
-            return None
+            self._running = answer.data.decode().strip() if send.does == "run" else self._running
+            return Answered()
         what = harmless(send.argument, 80)
         if answer.status == _NO_PANE:
-            return f"{what} was not typed: the pane has gone"
-        return f"{send.does} {what} failed (status {answer.status})"
+            return Answered(doubt=f"{what} was not typed: the pane has gone")
+        return Answered(doubt=f"{send.does} {what} failed (status {answer.status})")
+
+    def _words(self, send: Send) -> tuple[str, ...]:
+        job = self._scope.target.job
+        match send.does:
+            case "touch":
+                return (send.argument,)
+            case "keys":
+                session = (job.match.tmux if job is not None else None) or ""
+                return (session, ",".join(self._panes), *send.argument.split())
+            case _:
+                seconds = _LONGEST_S if send.wait_s == FOREVER else min(send.wait_s, _LONGEST_S)
+                return (str(int(seconds * 1000)), send.argument)
 
     async def poll(self) -> None:
         """Tells how the command ended, if it has."""

@@ -229,11 +229,12 @@ class Climb:
         out = await self._lock.send(send, self.look.tree, self.ladder.past, go)
         if send.does == "signal" or not out.out:
             return out
-        try:
-            return Answered(doubt=await self._asks.do(send))
-        except (ConnectionLost, FrameTimedOut):
-            # its line stands, so it counts as asked; asked again it would be a second time
-            return Answered(doubt="the connection was lost just then")
+        self._lock.unsure = True  # its line stands: from here on it may have been asked
+        asked = await self._asks.do(send) if go() else Answered(refused="taken back")
+        if asked.refused is not None:
+            await self._lock.take_back()
+        self._lock.unsure = False
+        return asked
 
     async def _out(self, send: Send) -> Answered:
         """The send itself. An interruption waits for its answer, so that it can be told, and

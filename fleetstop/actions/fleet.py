@@ -11,8 +11,8 @@ import msgspec
 
 from fleetstop import events
 from fleetstop.actions.present import outcome_of
-from fleetstop.actions.proof import minutes
 from fleetstop.actions.telling import Run, Scope, Teller
+from fleetstop.core.durations import spoken
 from fleetstop.core.inventory import Target
 from fleetstop.core.report import Outcome, Result
 from fleetstop.errors import FleetstopError, HostUnreachable
@@ -125,7 +125,7 @@ class Crew:
         except TimeoutError as exc:
             if not limit.expired():
                 raise
-            text = f"not connected within the --timeout of {minutes(self._limit_s or 0.0)}"
+            text = f"not connected within the --timeout of {spoken(self._limit_s or 0.0)}"
             raise HostUnreachable(f"{target.host.name}: {text}; nothing was sent") from exc
         except asyncio.CancelledError:
             outcome = self._outcome(target, "refused", "interrupted while connecting", "", started)

@@ -37,7 +37,7 @@ from fleetstop.ports import Clock, Shell
 STAMP_S = 5.0
 _TRIES = 20
 # below the frame's own deadline, and far below the 30 s after which another may hold the lock
-_IN_TIME_S = 8
+IN_TIME_S = 8
 # an older claim is not renewed but made anew: another run may have the lock by now
 _RENEWED_S = 25
 
@@ -133,7 +133,7 @@ class Lock:
         just looked is waited for: it is in the ledger then, and counts as heard.
         """
         ledger = await self.claim(other)
-        while ledger.uptime <= _broke_at(ledger, self._run.id) + _IN_TIME_S + 1:
+        while ledger.uptime <= _broke_at(ledger, self._run.id) + IN_TIME_S + 1:
             await self._clock.sleep(1.0)
             await self.stamp()
             ledger = await self.read()
@@ -182,7 +182,7 @@ class Lock:
             return Answered(refused="taken back")
         number = self._next
         # a host shell that is stalled must not send it when we have long given up
-        latest = int(ledger.uptime) + _IN_TIME_S
+        latest = int(ledger.uptime) + IN_TIME_S
         words = [self._where, self._run.id, f"{number}@{latest}", send.signal, send.landing]
         words += ["cont" if send.resume else "-", self._scope]
         for kin in send.recipients:
@@ -206,6 +206,9 @@ class Lock:
             )
         if answer.status == 13:
             raise RemoteFailed(f"{send.signal} was not sent: the host took too long; look again")
+        if answer.status != 0 and _line(await self.read(), self._run.id, number):
+            # without root line and signal are two steps, and this was the answer to the second
+            return Answered(doubt=f"it ended with status {answer.status}; the ledger has its line")
         if answer.status != 0:
             raise RemoteFailed(
                 f"{send.signal} was not sent: the ledger could not be written "
@@ -219,7 +222,7 @@ class Lock:
         """The answer never came: a line in the ledger counts as sent. Without one it was not
         sent, once it is too late for any shell of ours to write it: then the next look decides.
         """
-        tell_by = self._clock.now() + 3 * _IN_TIME_S
+        tell_by = self._clock.now() + 3 * IN_TIME_S
         try:
             while True:
                 ledger = await self.read()
@@ -237,15 +240,23 @@ class Lock:
         self._own.discard((self._run.id, number))
         return Answered(refused="the connection was lost just before it")
 
+    async def take_back(self) -> None:
+        """The line of an ask that, for certain, nobody was asked. Where it cannot be taken back it
+        stands, and counts as asked for every other run."""
+        words = (self._where, self._run.id, str(self._next - 1))
+        await self._shell.run(Command("unsent", words, changes=True))
+
     async def _heard_meanwhile(
         self, send: Send, known: Mapping[ProcessId, Heard]
     ) -> tuple[Ledger, dict[ProcessId, Heard]]:
         """After a pause of more than 30 s, a laptop asleep say, another run may have held the
         lock, and may have signalled. Then the lock is claimed anew, or refused."""
         ledger = await self._kept(await self.read())
-        ids = frozenset(kin.id for kin in send.recipients)
+        ids = frozenset(kin.id for kin in (*send.recipients, *send.passed_on))
         heard = heard_before(ledger, ids, frozenset(self._own))
-        return ledger, {each: by for each, by in heard.items() if each not in known}
+        # who had heard one before may have been sent another since
+        late = {e: by for e, by in heard.items() if e not in known or by.times > known[e].times}
+        return ledger, late
 
     async def _kept(self, ledger: Ledger) -> Ledger:
         """This run holds the lock, still or again; else Refused, or LockTaken if it has sent."""

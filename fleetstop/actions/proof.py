@@ -1,4 +1,4 @@
-"""What a verification found, and how losses are put into words."""
+"""What a verification found; knows not how it was found."""
 
 from __future__ import annotations
 
@@ -14,8 +14,3 @@ class Proof(Struct, frozen=True):
     findings: tuple[str, ...] = ()
     record: CheckpointRecord | None = None
     gpus: tuple[GpuRecord, ...] | None = None
-
-
-def minutes(seconds: float) -> str:
-    """`90 s`, `30 min`."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

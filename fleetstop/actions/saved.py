@@ -10,10 +10,11 @@ from fleetstop.actions import looks
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.kept import as_listed, is_fresh
 from fleetstop.actions.locate import Scene
-from fleetstop.actions.proof import Proof, minutes
+from fleetstop.actions.proof import Proof
 from fleetstop.actions.telling import Scope
 from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Checkpoint, Listing
+from fleetstop.core.durations import spoken
 from fleetstop.core.family import standing
 from fleetstop.core.formats import Read
 from fleetstop.core.listing import spelled
@@ -297,7 +298,7 @@ def _lossy_end(
     if newest is not None and again and isinstance(first, Listing):
         old = {(e.path, e.inode, e.size, e.mtime) for e in first.entries}
         if any((e.path, e.inode, e.size, e.mtime) not in old for e in newest.files):
-            when = "" if age is None else f", {minutes(age)} before that"
+            when = "" if age is None else f", {spoken(age)} before that"
             return (
                 f"ended by {sent[-1].signal}, as agreed {by}; {newest.name} was written "
                 f"after {sent[0].signal}{when}"
@@ -321,7 +322,7 @@ def _loss(
     age = _age_at_signal(climb, now, record)
     if age is None:
         return f"lost since {newest.name}"
-    return f"lost about {minutes(age)} (since {newest.name})"
+    return f"lost about {spoken(age)} (since {newest.name})"
 
 
 def _unseen(scope: Scope, climb: Climb, why: str) -> Proof:

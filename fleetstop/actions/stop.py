@@ -29,12 +29,12 @@ from fleetstop.actions.present import (
     outcome_of,
     promises,
 )
-from fleetstop.actions.proof import minutes
 from fleetstop.actions.returned import Returned, came_back
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
 from fleetstop.core.consent import Terms
+from fleetstop.core.durations import spoken
 from fleetstop.core.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
 from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
@@ -302,7 +302,7 @@ class _Attempt:
 
     def gave_up(self) -> Outcome:
         """The time that was given is over: only the watching ends; nothing more is sent."""
-        limit = f"the --timeout of {minutes(self._scope.limit_s or 0.0)} is over"
+        limit = f"the --timeout of {spoken(self._scope.limit_s or 0.0)} is over"
         climb = self._climb
         if climb is None:
             reason = f"{limit} before the job was found; nothing was sent"

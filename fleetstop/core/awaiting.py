@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from fleetstop.core.consent import Terms, newer, older_base, spoken, uncounted
+from fleetstop.core.consent import Terms, newer, older_base, uncounted
+from fleetstop.core.durations import spoken
 from fleetstop.core.playbook import FOREVER, Playbook, Rung
 from fleetstop.core.position import Facts, Ladder, moved
 from fleetstop.core.risk import AtRisk

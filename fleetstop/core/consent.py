@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from fleetstop.core.durations import spoken
 from fleetstop.core.risk import AtRisk
 
 Consent: TypeAlias = Literal["given", "refused", "absent"]
@@ -134,13 +135,3 @@ def newer(base: AtRisk, now: AtRisk) -> bool:
 def older_base(base: AtRisk, now: AtRisk) -> AtRisk:
     """What the next look is compared with: the same checkpoint, a look older."""
     return now if now.name == base.name and now.age_s is not None else base
-
-
-def spoken(seconds: float) -> str:
-    """`45 s`, `18 min`, `2 h 5 min`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = int(seconds // 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min".removesuffix(" 0 min")

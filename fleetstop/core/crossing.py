@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 _NSPID = re.compile(rb"^/proc/(\d{1,10})/status:NSpid:\s+\d{1,10}\s+(\d{1,10})\b", re.MULTILINE)
-_START = re.compile(rb"(?P<begin>^|[\n\0])/proc/(?P<pid>\d{1,10})/")
+_START = re.compile(rb"(?P<begin>^|[\n\0])/proc/(?P<pid>\d{1,10})/(?P<main>task/(?P=pid)/)?")
 
 
 def inner_pids(look: bytes) -> dict[int, int]:
@@ -17,12 +17,15 @@ def inner_pids(look: bytes) -> dict[int, int]:
 def from_inside(answer: bytes, inner: Mapping[int, int]) -> bytes:
     """An answer of `argv` or `detail` given inside, as the host would have given it.
 
-    Whoever has no number outside was not asked for, and is left under a PID that nobody has.
+    Whoever has no number outside was not asked for, and is left under a PID that nobody has. Of
+    the threads only the first is found by its number: it is the process's own.
     """
     outer = {inside: outside for outside, inside in inner.items()}
 
     def renamed(found: re.Match[bytes]) -> bytes:
-        return found["begin"] + b"/proc/%d/" % outer.get(int(found["pid"]), 0)
+        pid = outer.get(int(found["pid"]), 0)
+        main = b"task/%d/" % pid if found["main"] else b""
+        return found["begin"] + b"/proc/%d/" % pid + main
 
     return _START.sub(renamed, answer)
 
@@ -45,5 +48,11 @@ def strike_words(
 
 
 def known_inside(words: Iterable[str], inner: Mapping[int, int]) -> tuple[str, ...]:
-    """These host PIDs by the container's numbers; those that have none are left out."""
-    return tuple(str(inner[int(each)]) for each in words if int(each) in inner)
+    """These host PIDs (`deep:` ones too) by the container's numbers; those that have none are
+    left out."""
+    known: list[str] = []
+    for each in words:
+        deep, colon, pid = each.rpartition(":")
+        if int(pid) in inner:
+            known.append(f"{deep}{colon}{inner[int(pid)]}")
+    return tuple(known)

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them. Knows no file and no clock."""
+"""Durations and sizes as people write and read them. Knows no file and no clock."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ def parse_duration(text: str) -> float:
             hint="units are d, h, m, s and ms, the largest first; a bare number is seconds",
         )
     return sum(float(count) * _SECONDS[unit] for unit, count in compound.groupdict("0").items())
+
+
+def spoken(seconds: float) -> str:
+    """For people, in the sentences of reasons and findings: `45 s`, `18 min`, `2 h 5 min`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min".removesuffix(" 0 min")
 
 
 def parse_size(text: str) -> int:

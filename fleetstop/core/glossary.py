@@ -48,8 +48,8 @@ VERDICTS = _table(
             "It ignores or blocks every stop signal, so no wait can ever help. Most often it was "
             "started with & from a non-interactive shell, which makes INT ignored for good.",
             "SigIgn in /proc/PID/status has the bit, or SigBlk has it in every thread.",
-            "Let it save first: fleetstop wait TARGET --for checkpoint. Then end it with "
-            "fleetstop stop TARGET --force. Next time start it without & (tmux, systemd-run, "
+            "fleetstop stop TARGET --after-checkpoint waits for its next checkpoint and ends it "
+            "then; --force ends it now. Next time start it without & (tmux, systemd-run, "
             "setsid -f), so that it can hear.",
         ),
         "suspended": (
@@ -60,7 +60,8 @@ VERDICTS = _table(
         ),
         "respawned": (
             "The job came back under a new identity: something starts it again when it ends.",
-            "A new process matches that was not in the family, below a wrapper or launcher.",
+            "A new process matches that was not in the family. Who started it is told where it is "
+            "seen.",
             "Stop what restarts it (the loop, the unit, the launcher): fleetstop status TARGET "
             "shows the tree above.",
         ),
@@ -79,7 +80,7 @@ VERDICTS = _table(
         "stalled": (
             "It makes no progress by any measure over the whole window. It may hang, or wait for "
             "another rank.",
-            "No log line, no CPU, no I/O between the looks.",
+            "No log line, no CPU, no I/O for a minute; a second, where the log is old already.",
             "See where it hangs: fleetstop status TARGET --stacks",
         ),
         "busy": ("It runs and makes progress.", "CPU, I/O or log lines between two looks.", ""),
@@ -181,7 +182,7 @@ LANDINGS = _table(
         "fatal": (
             "There is no handler: the signal ends the process at once and nothing is saved.",
             "None of SigIgn, SigBlk and SigCgt has the bit. KILL is always fatal.",
-            "It needs consent: fleetstop stop TARGET --force",
+            "It needs consent: a yes at the terminal, --max-loss, --after-checkpoint or --force.",
         ),
     },
 )

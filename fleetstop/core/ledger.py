@@ -2,8 +2,8 @@
 
 One file per run, written only by it. Lines: `header TEXT`, `stamp UPTIME`, `since UPTIME`,
 `break UPTIME RUN` (that run's claims up to then hold no more), `send N SIGNAL LANDING UPTIME
-PID:START...`, `unsent N` (that signal was refused, in so many words, where it was to be sent),
-`done UPTIME`. Times are the host's /proc/uptime.
+PID:START...`, `unsent N` (for certain it did not go out: refused where it was to be sent, or an ask
+that nobody was asked), `done UPTIME`. Times are the host's /proc/uptime.
 """
 
 from __future__ import annotations

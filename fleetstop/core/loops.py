@@ -14,7 +14,6 @@ Runs: TypeAlias = Callable[[Sequence[str]], bool]
 
 _FOREVER = frozenset({"true", ":", "[ 1 ]", "((1))", "(( 1 ))", "1", "test 1", "[[ 1 ]]"})
 _OPENING = frozenset({"do", "then", "else", "elif", "if", "{", "(", "!", "time", "exec", "eval"})
-_ENDS = frozenset({";", "\n", "&", "|", "&&", "||", "(", ")", ";;"})
 _LEAVES = frozenset({"break", "exit", "return"})
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r]+|\\\n)|(?P<comment>(?<![^\s;&|()])\#[^\n]*)|(?P<end>&&|\|\||;;|[;\n&|()])

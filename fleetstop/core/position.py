@@ -157,7 +157,8 @@ def watching_on(ladder: Ladder, decision: WatchOn, tree: ProcessTree, now: float
 
 def heard_meanwhile(ladder: Ladder, late: Mapping[ProcessId, Heard]) -> Ladder:
     """Another run has signalled since this ladder began: it counts like any earlier one."""
-    return moved(ladder, past={**ladder.past, **late}, calm_since=None)
+    # a yes was said before that signal: it is asked anew what may be lost now
+    return moved(ladder, past={**ladder.past, **late}, calm_since=None, agreed=frozenset())
 
 
 def left_out(ladder: Ladder, send: Send, reason: str) -> tuple[Ladder, Skip]:

@@ -169,16 +169,18 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         return skip("KILL is pending on it already and nothing acts; a second one does no more")
     if any(kin.id.pid <= 1 or kin.pid <= 1 for kin in reached):
         return skip("it would reach PID 1, which is never signalled")
-    earlier = _heard_earlier(to, reached, rung, here)
+    hears = passed_on or reached
+    earlier = _heard_earlier(to, hears, rung, here)
     if signal != "KILL" and earlier is not None and _awaited(signal, earlier, rung, here):
         # before its landing: a trainer that shuts down may ignore now what it has heard
-        return WatchOn(index, earlier.signal, to, reached, earlier, rung.wait_s)
+        return WatchOn(index, earlier.signal, to, hears, earlier, rung.wait_s)
     how: Lands | None = "asked"
     if not asks:
         how, unheard = _lands(signal, (*reached, *passed_on), here)
         if unheard is not None:
             return skip(unheard, how)
-    cost = _cost(signal, to, how, reached, rung, here)
+    # ranks may have heard one themselves: handed on by their launcher it is a second one
+    cost = _cost(signal, to, how, (*reached, *passed_on), rung, here)
     if cost is not None:
         if here.lossless or here.consent == "refused":
             return skip(cost, how)

@@ -8,6 +8,7 @@ import re
 from msgspec import Struct
 
 from fleetstop.core.checkpoint import is_model_json, is_temp, shape
+from fleetstop.core.durations import spoken
 from fleetstop.core.family import Family, Kin
 from fleetstop.core.listing import DEPTH, spelled
 from fleetstop.core.process import OpenFile, Process, ProcessTree
@@ -131,11 +132,7 @@ def _so_far(name: str, size: int, step: int, eyes: _Eyes) -> str:
     seconds = eyes.now.uptime - eyes.before.uptime if eyes.before else 0.0
     if step <= 0 or seconds <= 0:
         return text
-    return f"{text}, about {_duration((risk.size - size) * seconds / step)} left"
-
-
-def _duration(seconds: float) -> str:
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+    return f"{text}, about {spoken(max(1.0, (risk.size - size) * seconds / step))} left"
 
 
 def _size(count: int) -> str:

@@ -55,6 +55,9 @@ def _sweep(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Step,
             if not ladder.entered or ladder.rung != index:
                 steps.append(Enter(index, decision.signal, decision.to, decision.wait_s))
             ladder, last = calm(moved(ladder, rung=index, entered=True), decision, seen, now)
+            if isinstance(last[-1], End):
+                # no trainer runs any more: what a hold keeps from them is what is left of the job
+                last = (_leftover(ladder, seen.tree, last[-1].reason),)
             return ladder, (*steps, *last)
     return ladder, (*steps, _leftover(ladder, seen.tree))
 
@@ -66,6 +69,7 @@ def _first_burst(ladder: Ladder, send: Send) -> bool:
     return not reached or (above and not any(kin.id in reached for kin in send.recipients))
 
 
-def _leftover(ladder: Ladder, tree: ProcessTree) -> End:
+def _leftover(ladder: Ladder, tree: ProcessTree, why: str = "") -> End:
     names = ", ".join(f"{k.role} {k.pid}" for k in standing(ladder.family, tree))
-    return End("leftover", f"the trainers ended, but {names} still runs")
+    more = f": {why}" if why else ""
+    return End("leftover", f"the trainers ended, but {names} still runs{more}")

@@ -105,16 +105,6 @@ def _read_too(checkpoint: Checkpoint) -> list[Entry]:
     return [*indexes, *checkpoint.notes, *(e for e in checkpoint.files if e.path.endswith(".json"))]
 
 
-def needs_tail(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Files whose last `TAIL_BYTES` (and head) tell whether they are whole."""
-    return tuple(e.path for e in _telling(checkpoint) if not e.path.endswith(".safetensors"))
-
-
-def needs_head(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Files whose first bytes help; without them less is certain."""
-    return tuple(each.path for each in _telling(checkpoint))
-
-
 def _telling(checkpoint: Checkpoint) -> list[Entry]:
     names = (*ZIP_NAMES, ".safetensors")
     found = [each for each in checkpoint.files if each.path.lower().endswith(names)]

@@ -10,7 +10,7 @@ import pytest
 from fleetstop import events
 from fleetstop.actions.asking import Desk
 from fleetstop.core.consent import Choice, Question
-from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, target
+from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, playbook, target
 from tests.fakes.fake_host import FakeHost, Open, Trainer, a_job
 
 
@@ -292,5 +292,39 @@ def test_a_job_that_ends_at_that_question_is_not_running() -> None:
         outcome = await stage.stop(GENTLE, desk=Desk(None, choose))
         assert (outcome.result, host.kills) == ("not_running", [])
         assert [each.answer for each in stage.of(events.Answered)] == ["withdrawn"]
+
+    asyncio.run(story())
+
+
+def test_a_yes_from_before_another_runs_signal_is_none_for_what_it_would_cut_now() -> None:
+    """It was asked about a whole group; by now the trainer saves for somebody else's INT."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, hears=("INT", "TERM"), takes_s=30.0))
+        trainer._saves = None  # in memory: nothing shows it yet
+
+        def meanwhile(question: Question) -> bool:
+            if "other" in host.ledgers["200"]:
+                return False
+            up = host.uptime
+            trainer.hear("INT")
+            line = f"send 1 INT heard {up} {trainer.word}"
+            host.ledgers["200"]["other"] = ["header bob", f"stamp {up}", line, f"done {up}"]
+            return True
+
+        asked: list[Question] = []
+
+        async def confirm(question: Question) -> bool:
+            asked.append(question)
+            return meanwhile(question)
+
+        stage = Stage(host)
+        outcome = await stage.stop(playbook("TERM:group/5", hold=None), desk=Desk(confirm))
+        assert host.kills == []
+        assert not trainer.lost
+        assert outcome.signals == ()
+        assert len(asked) == 2
+        assert "has heard a signal already" in asked[1].why
 
     asyncio.run(story())

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from fleetstop import events
+from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Match
 from fleetstop.core.playbook import Does, Playbook, Rung
 from fleetstop.core.report import Outcome
 from fleetstop.errors import RemoteFailed
 from tests.actions.stage import Stage, job, target
-from tests.fakes.fake_host import FakeHost, Trainer, a_job
+from tests.fakes.fake_host import FakeHost, Trainer, a_job, nothing
 
 
 def _cancel(work: asyncio.Future[Outcome]) -> None:
@@ -48,7 +49,7 @@ def test_a_stop_file_is_noted_touched_and_obeyed() -> None:
         ]
         assert (host.kills, host.files["/root/STOP"].data) == ([], b"")
         verbs = [each.verb for each in host.frames]
-        assert verbs.index("note") < verbs.index("touch")
+        assert verbs.index("note") < verbs.index("before")
         (sent,) = stage.of(events.SignalSent)
         assert sent.argument == "/root/STOP"
         assert outcome.checkpoint is not None
@@ -190,5 +191,102 @@ def test_a_pane_that_went_between_is_no_ask() -> None:
         outcome = await stage.stop(book("keys", "C-s", lossless=True))
         assert (host.typed, host.sends()) == ([], [])
         assert "no pane of the tmux session train holds the job" in outcome.skipped[0].reason
+
+    asyncio.run(story())
+
+
+def keeps_saving(host: FakeHost) -> Trainer:
+    """In a tmux pane; a periodic save has begun, and keys typed into it cut it."""
+    trainer = a_job(host, Trainer(host, hears=(), ignores=("INT",)), wrapper=False)
+    trainer.on_file = lambda path: trainer.hear("KEYS")
+    host.panes = {10: 1010}
+    return trainer
+
+
+def test_after_a_lost_connection_keys_are_typed_by_a_fresh_look_or_not_at_all() -> None:
+    """Half a minute after its line the trainer may be in a save: the look behind it is old."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = keeps_saving(host)
+        stage = Stage(host, aim=TMUX)
+
+        def cut(_: Command) -> None:
+            trainer.hear("SAVE")  # it saves now, of itself
+            host.clock.advance(1.5)
+            stage.world.cut()
+
+        # a minute goes by before the line is seen to stand there
+        stage.world.host.after("note", cut)
+        stage.world.host.before("ledger", *[nothing] * 2, lambda _: host.clock.advance(30))
+        trainer._takes_s = 40.0
+        outcome = await stage.stop(book("keys", "C-c", lossless=True))
+        assert not trainer.lost
+        assert host.typed == []
+        assert outcome.result == "stopped"
+        assert outcome.signals == ()
+
+    asyncio.run(story())
+
+
+def test_an_interruption_before_the_asking_leaves_no_line_and_asks_nobody() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        stage = Stage(host)
+        work = asyncio.ensure_future(stage.stop(book("touch", "/root/STOP")))
+
+        async def stopped(_: Command) -> None:
+            work.cancel()
+            await asyncio.sleep(0)
+
+        stage.world.host.after("note", stopped)
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert "/root/STOP" not in host.files
+        (finished,) = stage.of(events.TargetFinished)
+        assert finished.outcome.signals == ()
+        assert host.ledgers == {}
+
+    asyncio.run(story())
+
+
+def test_an_interruption_while_it_is_asked_is_told() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        stage = Stage(host)
+        work = asyncio.ensure_future(stage.stop(book("touch", "/root/STOP")))
+
+        async def stopped(_: Command) -> None:
+            work.cancel()
+            await asyncio.sleep(0)
+            work.cancel()  # pressed twice: its answer is not waited for
+            await asyncio.sleep(3600)
+
+        stage.world.within.after("before", stopped)
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        (finished,) = stage.of(events.TargetFinished)
+        text = "TOUCH for 10 may not have reached it: it was interrupted just then"
+        assert text in finished.outcome.findings
+
+    asyncio.run(story())
+
+
+def test_where_the_container_closes_after_the_line_it_is_taken_back() -> None:
+    """Nobody was asked: a later run must not wait for an answer to it."""
+
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        stage = Stage(host, aim=target(job=job(checkpoints=None)))
+        stage.world.host.after(
+            "note", lambda _: setattr(stage.world, "entering", RemoteFailed("no pct"))
+        )
+        outcome = await stage.stop(book("touch", "/root/STOP"))
+        assert "/root/STOP" not in host.files
+        assert (outcome.result, outcome.signals, host.ledgers) == ("still_running", (), {})
+        assert [each.reason for each in outcome.skipped] == ["no pct"]
 
     asyncio.run(story())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from fleetstop.core.ledger import heard_before
 from fleetstop.core.playbook import Hold
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import Refused, RemoteFailed
-from tests.actions.stage import Stage, a_send, playbook, target, tree_of
+from tests.actions.stage import Stage, a_send, kin, playbook, target, tree_of
 from tests.fakes.fake_host import FakeHost, Proc, Trainer, a_job
 
 
@@ -184,6 +185,23 @@ def test_what_could_not_be_noted_was_not_sent(status: int, text: str) -> None:
     asyncio.run(story())
 
 
+def test_a_status_that_nobody_knows_is_a_doubt_where_the_line_stands() -> None:
+    """Told as not sent it would be sent again, into the save."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host)
+        lock = stage.lock()
+        await lock.claim()
+        stage.world.host.after("send", lambda _: Answer(1, b""))
+        answered = await lock.send(a_send(trainer), tree_of(host), {})
+        assert (answered.out, trainer.heard) == (True, ["INT"])
+        assert answered.doubt == "it ended with status 1; the ledger has its line"
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("verb", "status", "text"),
     [
@@ -321,6 +339,50 @@ def test_what_was_known_before_and_its_own_lines_are_no_news() -> None:
         # its own line of just now is not another's
         assert (await second.send(a_send(trainer, signal="TERM"), tree_of(host), known)).out
         assert trainer.heard == ["INT", "INT", "TERM"]
+
+    asyncio.run(story())
+
+
+def test_another_signal_to_one_that_had_heard_one_before_is_news() -> None:
+    """A second ask of another run, while this one slept: a third would be one too many."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        trainer.obeys = False
+        first, second = Stage(host, "run1").lock(), Stage(host, "run2").lock()
+        await first.claim()
+        await first.send(a_send(trainer), tree_of(host), {})
+        await first.release(ids(trainer))
+        known = heard_before(await second.claim(), ids(trainer))
+        host.clock.advance(31)
+        third = Stage(host, "run3").lock()
+        await third.claim()
+        await third.send(a_send(trainer), tree_of(host), known)
+        await third.release(ids(trainer))
+        answered = await second.send(a_send(trainer), tree_of(host), known)
+        (late,) = answered.heard.values()
+        assert (late.run, late.times) == ("run3", 2)
+        assert trainer.heard == ["INT", "INT"]
+
+    asyncio.run(story())
+
+
+def test_a_signal_that_ranks_heard_meanwhile_keeps_their_launchers_back() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        launcher = host.add(Proc(1011, 1000, ("torchrun", "train.py"), hears=("INT",)))
+        sleeper, other = Stage(host, "run1").lock(), Stage(host, "run2").lock()
+        await sleeper.claim()
+        host.clock.advance(31)
+        await other.claim()
+        await other.send(a_send(trainer), tree_of(host), {})
+        await other.release(ids(trainer))
+        through = msgspec.structs.replace(a_send(launcher), passed_on=(kin(trainer),))
+        answered = await sleeper.send(through, tree_of(host), {})
+        assert not answered.out
+        assert launcher.heard == []
 
     asyncio.run(story())
 

@@ -17,6 +17,7 @@ from tests.contracts import test_boot_verbs as verbs
 from tests.contracts.test_boot_verbs import Started, ask, dead, play, still_runs, who, word
 from tests.fakes.local_channel import LocalShell
 
+SOON = "9" * 9  # no machine is up so long, in seconds
 kind, target, started = verbs.kind, verbs.target, verbs.started
 
 
@@ -68,10 +69,28 @@ def test_no_line_no_ask(kind: str, started: Started, target: str) -> None:
 def test_touch_makes_a_file_and_tells_when_it_cannot(kind: str, tmp_path: Path) -> None:
     async def story(local: LocalShell) -> None:
         for name in ("STOP", "-rf", "a b $(x) '\"\n`"):
-            assert (await ask(local, "touch", str(tmp_path / name))).status == 0
+            assert (await ask(local, "before", SOON, "touch", str(tmp_path / name))).status == 0
             assert (tmp_path / name).exists()
-        assert (await ask(local, "touch", str(tmp_path / "no/dir"))).status == 44
+        assert (await ask(local, "before", SOON, "touch", str(tmp_path / "no/dir"))).status == 44
         assert (await ask(local, "hello")).status == 0
+
+    play(kind, story)
+
+
+def test_an_ask_that_comes_late_is_none(kind: str, tmp_path: Path) -> None:
+    async def story(local: LocalShell) -> None:
+        up = int((await ask(local, "clock")).data.removeprefix(b"uptime:").partition(b".")[0])
+        mark = tmp_path / "STOP"
+        for words in (("touch", str(mark)), ("run", "1000", f"touch {mark}"), ("keys", "x", "1")):
+            for latest in (str(up - 2), "", "x"):
+                late = [latest] if latest else []
+                answer = await ask(local, "before", *late, *words)
+                assert answer.status in (2, 13)
+        for verb in ("hello", "forget", "endtree"):
+            assert (await ask(local, "before", SOON, verb, "x", "y")).status == 2
+        assert not mark.exists()
+        assert (await ask(local, "before", str(up + 60), "touch", str(mark))).status == 0
+        assert mark.exists()
 
     play(kind, story)
 
@@ -88,7 +107,7 @@ async def ended(local: LocalShell, where: str, seconds: float = 20.0) -> list[st
 
 
 async def begun(local: LocalShell, text: str, ms: int = 30_000) -> str:
-    answer = await ask(local, "run", str(ms), text)
+    answer = await ask(local, "before", SOON, "run", str(ms), text)
     assert answer.status == 0
     return answer.data.decode().strip()
 
@@ -191,14 +210,18 @@ def test_keys_reach_the_named_pane_alone(kind: str, session: str, tmp_path: Path
     async def story(local: LocalShell) -> None:
         first, _ = _panes(session)
         subprocess.run(["tmux", "copy-mode", "-t", f"={session}:0"], check=True)
-        answer = await ask(local, "keys", session, f"{first},1", "q $(x) -n", "Enter", "C-d")
+        answer = await ask(
+            local, "before", SOON, "keys", session, f"{first},1", "q $(x) -n", "Enter", "C-d"
+        )
         assert answer.status == 0
         until = time.monotonic() + 10
         while first in _panes(session) and time.monotonic() < until:
             await asyncio.sleep(0.05)
         assert (tmp_path / "first").read_text() == "q $(x) -n\n"
         assert (tmp_path / "second").read_text() == ""
-        assert (await ask(local, "keys", session, "1", "x")).status == 46
-        assert (await ask(local, "keys", "nobody-has-this", first, "x")).status == 46
+        assert (await ask(local, "before", SOON, "keys", session, "1", "x")).status == 46
+        assert (
+            await ask(local, "before", SOON, "keys", "nobody-has-this", first, "x")
+        ).status == 46
 
     play(kind, story)

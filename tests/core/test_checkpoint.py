@@ -29,7 +29,7 @@ from fleetstop.core.checkpoint import (
     temp_without_final,
 )
 from fleetstop.core.gpu import Unseen
-from fleetstop.core.wholeness import complete, needs_head, needs_tail
+from fleetstop.core.wholeness import complete, wanted
 
 NOWHERE: frozenset[str] = frozenset()
 
@@ -65,7 +65,7 @@ def zipped(size: int = 3000, comment: bytes = b"") -> bytes:
 def judge(name: str, data: bytes, *, head: bool = True, stable: bool = True) -> bool | None:
     checkpoint = the(listing((name, 2, len(data), 9.0)))
     path = checkpoint.files[0].path
-    tails = {path: data[-TAIL_BYTES:]} if path in needs_tail(checkpoint) else {}
+    tails = {path: data[-TAIL_BYTES:]} if wanted(checkpoint) else {}
     heads = {path: data[:4096]} if head else None
     return complete(checkpoint, tails, heads, stable, NOWHERE)
 
@@ -289,7 +289,7 @@ def test_directories() -> None:
 def test_one_torn_file_spoils_a_directory() -> None:
     good, torn = zipped(), zipped()[:1500]
     found = the(listing(("s/a.pt", 2, len(good), 9.0), ("s/b.pt", 3, len(torn), 9.0)))
-    assert needs_tail(found) == needs_head(found) == ("/ck/s/a.pt", "/ck/s/b.pt")
+    assert [each.path for each in wanted(found)] == ["/ck/s/a.pt", "/ck/s/b.pt"]
     blobs = {"/ck/s/a.pt": good, "/ck/s/b.pt": torn}
     assert complete(found, blobs, blobs, True, NOWHERE) is False
 

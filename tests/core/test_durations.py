@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetstop.core.durations import FOREVER, parse_duration, parse_size
+from fleetstop.core.durations import FOREVER, parse_duration, parse_size, spoken
 from fleetstop.errors import BadUsage
 
 
@@ -77,3 +77,19 @@ def test_any_text_is_a_duration_or_bad_usage(text: str) -> None:
 def test_units_add_up(hours: int, minutes: int, seconds: int) -> None:
     total = hours * 3600 + minutes * 60 + seconds
     assert parse_duration(f"{hours}h{minutes}m{seconds}s") == total
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.4, "0 s"),
+        (119.4, "119 s"),
+        (120, "2 min"),
+        (179, "3 min"),
+        (7170, "2 h"),
+        (7500, "2 h 5 min"),
+        (518_400, "144 h"),
+    ],
+)
+def test_as_people_say_it(seconds: float, said: str) -> None:
+    assert spoken(seconds) == said

@@ -223,6 +223,17 @@ def test_max_loss_is_no_consent_to_cut_a_save() -> None:
     assert (kill.end.how, kill.signals) == ("hold_over", [])
 
 
+def test_whoever_saves_on_after_the_trainer_is_a_leftover_and_no_running_job() -> None:
+    """Its hold ran out, and a limited consent cuts no save: but the trainer has ended."""
+    saver = change(WORKER, periodic=((1001.0, 9000.0),), periodic_grows=False, linger_s=9000.0)
+    hold = Hold(saving_s=60.0)
+    world = saved_at(job(POLITE, workers=1, worker=saver), 10.0)
+    run = climb(world, short("INT/30 KILL:tree/5", hold=hold), terms=within(9000.0))
+    assert run.signals == ["INT"]
+    assert (run.end.how, "worker 200" in run.end.reason) == ("leftover", True)
+    assert "still saving" in run.end.reason
+
+
 def test_max_loss_changes_nothing_in_a_lossless_playbook() -> None:
     run = climb(saved_at(job(DEAF), 1.0), GRACEFUL, terms=within(600.0))
     assert (run.end.how, run.signals) == ("trainers_alive", [])

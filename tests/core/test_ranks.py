@@ -7,11 +7,14 @@ import pytest
 
 from fleetstop.core.family import find
 from fleetstop.core.inventory import Job, Match
+from fleetstop.core.ladder import begin, observe
 from fleetstop.core.ledger import Heard
+from fleetstop.core.playbook import Playbook
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.ranks import promise
 from fleetstop.core.rungs import Decision, Send, Skip, Standing, WatchOn, decide
 from fleetstop.core.signals import NUMBERS, Masks
+from fleetstop.core.verdict import Look, judge
 from tests.core.habits import rung
 from tests.core.trees import tree
 
@@ -131,6 +134,32 @@ def test_a_second_run_watches_on_for_the_launchers_signal() -> None:
 def test_ranks_have_heard_what_their_launcher_was_sent() -> None:
     """The key was taken out of the inventory meanwhile: an INT to the leaves is a second one."""
     assert isinstance(may("INT/1", standing("all_save", past=heard_by(100))), WatchOn)
+
+
+@pytest.mark.parametrize(("lossless", "consent"), [(True, "absent"), (False, "absent")])
+def test_what_the_ranks_have_heard_themselves_their_launcher_does_not_hand_on_again(
+    lossless: bool, consent: str
+) -> None:
+    """The key was put into the inventory after a stop: handed on, it would cut the save."""
+    both = heard_by(110) | heard_by(120)
+    again = may("INT/1", standing(past=both, lossless=lossless, consent=consent))
+    assert isinstance(again, WatchOn)
+    assert [kin.id.pid for kin in again.recipients] == [110, 120]
+    one = may("INT/1", standing(past=heard_by(110), lossless=lossless, consent=consent))
+    assert isinstance(one, Skip)
+    assert "110 has heard a signal already" in one.reason
+    assert one.consent is not lossless
+
+
+def test_ranks_that_are_watched_on_count_as_asked() -> None:
+    """Else the next rung would not wait for them while they obey."""
+    here = standing(past=heard_by(100))
+    book = Playbook(name="two", ladder=(rung("INT/1"), rung("TERM/1")), lossless=True)
+    ladder = begin(book, here.family, stop_signal="INT", consent="absent", past=here.past)
+    look = Look(at=0.0, tree=here.tree)
+    judged = judge(None, look, here.family, stop_signals=("INT",), checkpoints=None)
+    ladder, _ = observe(ladder, here.tree, judged, 0.0)
+    assert {each.pid for each in ladder.marks} == {110, 120}
 
 
 def test_what_is_not_promised_is_said() -> None:

@@ -220,11 +220,11 @@ class FakeHost:
             "forget": self._forget,
             "send": self._send,
             "note": self._send,
-            "touch": self._touch,
-            "run": self._run,
+            "unsent": self._unsent,
+            "clock": lambda _: _text(f"uptime:{self.uptime}\n"),
+            "before": self._before,
             "ran": self._ran,
             "panes": self._panes,
-            "keys": self._keys,
             "gpus": self._gpus,
             "list": self._list,
             "ends": self._ends,
@@ -454,6 +454,15 @@ class FakeHost:
             if cont == "cont":
                 self.kill("CONT", int(pid))
         return _text(f"sent {self.uptime} {self.kill_status}\n")
+
+    def _unsent(self, words: tuple[str, ...]) -> Answer:
+        return self._note(words[0], words[1], f"unsent {words[2]}")
+
+    def _before(self, words: tuple[str, ...]) -> Answer:
+        if int(self.clock.now()) > int(words[0]):
+            return Answer(status=13, data=b"")
+        asks = {"touch": self._touch, "run": self._run, "keys": self._keys}
+        return asks[words[1]](words[2:])
 
     def _touch(self, words: tuple[str, ...]) -> Answer:
         if words[0].startswith("/readonly"):

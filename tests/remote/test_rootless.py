@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from fleetstop.core.commands import Answer, Command
+from fleetstop.core.crossing import from_inside
 from fleetstop.core.inventory import Host
 from fleetstop.core.ledger import parse_ledger
+from fleetstop.core.procfs import parse_detail
 from fleetstop.errors import (
     ConnectionLost,
     CouldNotLook,
@@ -134,14 +136,25 @@ def test_details_are_read_inside_and_told_by_the_hosts_numbers() -> None:
 
     async def story() -> Answer:
         await here.shell.run(Command("look", ("lxc:200",)))
-        return await here.shell.run(Command("detail", ("4010", "4011", "5000"), deadline_s=8.0))
+        return await here.shell.run(Command("detail", ("4010", "deep:4011", "5000")))
 
     answer = asyncio.run(story())
-    assert here.within.sent("detail") == [("10", "11")]
+    assert here.within.sent("detail") == [("10", "deep:11")]
     assert answer.data == (
-        b"/proc/4010/task/10/status:State:\tS\n/proc/4011/io:wchar: 5\n\n\0"
+        b"/proc/4010/task/4010/status:State:\tS\n/proc/4011/io:wchar: 5\n\n\0"
         b"/proc/4010/fd/3\0/proc/4010/x\0/proc/4011/cwd\0/root\0/proc/0/cwd\0/\0"
     )
+
+
+def test_what_the_first_thread_did_is_told_without_root_too() -> None:
+    """Python acts on signals in its first thread: the others' wakings tell nothing of that."""
+    lines = [
+        f"/proc/10/task/{tid}/status:{line}"
+        for tid, woke in ((10, 3), (12, 9000))
+        for line in ("State:\tS", "SigBlk:\t0", f"voluntary_ctxt_switches:\t{woke}")
+    ]
+    answer = from_inside("\n".join(lines).encode() + b"\n\n\0", {4010: 10})
+    assert parse_detail(answer)[4010].switches == 3
 
 
 @pytest.mark.parametrize("error", [PrivilegeMissing("no"), RemoteFailed("no")])

@@ -168,7 +168,7 @@ def test_nothing_inside_and_nothing_dry_is_ever_changed(lab: Lab, vmid: int) -> 
 
 def test_a_stop_may_ask_in_the_container_and_a_dry_run_may_not(lab: Lab, vmid: int) -> None:
     mark = lab.rootfs(vmid) / "root/asked"
-    touch = Command("touch", ("/root/asked",), changes=True)
+    touch = Command("before", ("9" * 9, "touch", "/root/asked"), changes=True)
 
     async def refused(place: SitePlace) -> None:
         with pytest.raises(Refused):

@@ -473,6 +473,15 @@ pgrep_() { decode "$1"; LC_ALL=C.UTF-8 pgrep -f -- "$text"; }
 # panes SESSION : the PID of the first process in each pane of it, by exact name
 panes() { decode "$1"; tmux list-panes -s -t "=$text" -F '#{pane_pid}'; }
 
+# before LATEST ASK WORD... : touch, keys or run, unless it comes late, as strike does (see clock): a
+# shell that was stalled must not type anything when its client has long decided otherwise.
+before() {
+  uptime || return 5
+  [ "${up%.*}" -le "$1" ] || return 13
+  verb=$2; shift 2
+  case $verb in touch) touch_ "$@" ;; keys|run) "$verb" "$@" ;; *) return 2 ;; esac
+}
+
 # touch FILE : a stop file, in the container
 touch_() { path "$1"; touch -- "$text" || return 44; }
 
@@ -528,10 +537,10 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|keys|run|ran|unit)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|before|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
-    done|pgrep|touch|source) command eval '"${verb}_" "$@"' ;;
+    done|pgrep|source) command eval '"${verb}_" "$@"' ;;
     *) false ;;
   esac
   status=$?
