@@ -165,7 +165,7 @@ def test_who_is_left_behind_is_named_and_swept_only_by_consent(fleet: Lab, tmp_p
     }
     ended: dict[str, dict[str, Any]] = {}
     for child in going.values():
-        ended |= told(first.finish(child, 120, alone=False))
+        ended |= told(first.finish(child, 300, alone=False))
     wrong = []
     for (kind, end), box in boxes.items():
         target = ended[box.name]
