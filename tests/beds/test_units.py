@@ -37,14 +37,14 @@ def unit(restart: str = "no", more: str = "", arguments: str = "") -> str:
 UNITS = {
     "int.service": unit(more="KillSignal=SIGINT\nTimeoutStopSec=infinity"),
     "mixed.service": unit(more="KillSignal=SIGINT\nKillMode=mixed\nTimeoutStopSec=20"),
-    "term.service": unit(),
     "short.service": unit(more="KillMode=process\nTimeoutStopSec=2"),
+    "asks.service": unit("no", "", " --ignore INT --on TERM"),
     "deaf.service": unit("always", "TimeoutStopSec=20", " --ignore INT"),
 }
 WILL = {
     "int.service": "`systemctl stop` would send INT to all of it",
-    "mixed.service": "`systemctl stop` would send INT to its main process, and KILL to all of it after 20 s",
-    "term.service": "`systemctl stop` would send TERM to all of it, and KILL after 90 s",
+    "mixed.service": "`systemctl stop` would send INT to its main process,"
+    " and KILL to what is left after 20 s",
     "short.service": "`systemctl stop` would send TERM to its main process, and KILL after 2 s",
 }
 
@@ -78,6 +78,12 @@ def test_what_systemd_would_do_is_told_and_the_trainer_saves(box: Bed) -> None:
         assert state(box, name) == "inactive"
     assert len(box.saved()) == len(WILL)
 
+    # deaf to INT alone: TERM is heard, and needs no consent
+    job = began(box, "asks.service")
+    ran = box.run("stop", box.name, "-p", "systemd", "--graceful")
+    assert (ran.code, ran.signals) == (0, [("TERM", [job.pid])]), ran.people
+    assert len(box.saved()) == len(WILL) + 1
+
     # by `systemd-run` dispositions are clean, whatever its own caller ignores
     text = "trap '' INT; systemd-run -q --unit=run1 -p StandardOutput=append:/workspace/train.log"
     line = f"{text} -p StandardError=append:/workspace/train.log python3 -u /root/train.py"
@@ -86,7 +92,7 @@ def test_what_systemd_would_do_is_told_and_the_trainer_saves(box: Bed) -> None:
     assert "run1.service" in shown.target["above"][0]["cmd"], shown.people
     ran = box.run("stop", box.name, "-p", "systemd", "--graceful")
     assert (ran.code, ran.signals) == (0, [("INT", [job.pid])]), ran.people
-    assert box.signals_seen(job) == len(WILL) + 1
+    assert box.signals_seen(job) == len(WILL) + 2
 
 
 def test_a_deaf_trainers_unit_is_stopped_only_with_consent_and_stays_down(box: Bed) -> None:
@@ -101,10 +107,7 @@ def test_a_deaf_trainers_unit_is_stopped_only_with_consent_and_stays_down(box: B
     assert (ran.code, lives(job)) == (0, True), ran.people
 
     # TERM by itself would end it, and Restart=always would bring it back: so the unit is stopped
-    playbook = box.lab.root / f"unit-{box.vmid}.yaml"
-    playbook.write_text("extends: systemd\n")
     ran = box.run("stop", box.name, "-p", "systemd", "--force", deadline=120)
-    print(ran.people)
     assert ran.code == 0, ran.people
     assert not lives(job)
     time.sleep(2)  # twice its RestartSec
