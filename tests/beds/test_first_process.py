@@ -3,7 +3,6 @@ the container itself. The kernel gives such a process no signal that it has no h
 
 from __future__ import annotations
 
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -90,6 +90,7 @@ ENDS = {
     "SWEEP": ("--force", "--ladder", "TERM/2 KILL:tree/10"),
     "INT": ("--force", "--ladder", "INT/10 KILL:tree/10"),
 }
+ROWS = [(kind, end) for end in ENDS for kind, left in LEFT.items() if end != "SWEEP" or left > 1]
 
 
 def until(true: Callable[[], object], seconds: float = 60.0) -> None:
@@ -104,8 +105,7 @@ def fleet(bed: None) -> Iterator[Lab]:
     """A container for each kind and end."""
     root = Path(tempfile.mkdtemp(prefix="fso-", dir="/tmp"))
     first = random.randrange(20_000, 900_000_000, 100)
-    many = len(LEFT) * len(ENDS)
-    with Lab.up(root, many, gpus=many, first_vmid=first) as made:
+    with Lab.up(root, len(ROWS), gpus=len(ROWS), first_vmid=first) as made:
         yield made
     for vmid in made.vmids:
         shutil.rmtree(f"/run/lock/fleetstop.{vmid}", ignore_errors=True)
@@ -113,8 +113,7 @@ def fleet(bed: None) -> Iterator[Lab]:
 
 def started(fleet: Lab) -> dict[tuple[str, str], Bed]:
     """Kind and end -> a container in which such a trainer works."""
-    rows = [(kind, end) for end in ENDS for kind in LEFT]
-    boxes = {row: Bed(fleet, vmid) for row, vmid in zip(rows, fleet.vmids, strict=True)}
+    boxes = {row: Bed(fleet, vmid) for row, vmid in zip(ROWS, fleet.vmids, strict=True)}
     for gpu, ((kind, _), box) in enumerate(boxes.items()):
         (box.lab.rootfs(box.vmid) / "root/train.py").write_text(WORK)
         line = f"python3 -u /root/train.py '{kind}' {gpu} >/workspace/train.log 2>&1"
@@ -182,3 +181,12 @@ def test_who_is_left_behind_is_named_and_swept_only_by_consent(fleet: Lab, tmp_p
         if (len(sent) > 1) != (end == "SWEEP" and LEFT[kind] > 0):
             wrong.append(f"{kind}, {end}: {sent}")
     assert wrong == [], "\n".join(wrong)
+    # what is no fork of the trainer does not match it: a later run must not call the place empty
+    for kind, words in (("spawn", ("stop", "--force")), ("forkserver", ("status",))):
+        box = boxes[kind, "KILL"]
+        ran = box.run(*words, box.name, inventory=inventory)
+        assert (ran.code, ran.target["result"]) == (0, "not_running"), ran.people
+        assert ran.target["signals"] == []
+        pids = ", ".join(str(pid) for pid in living(ended[box.name]))
+        assert f"{pids} were left behind by a Python that has ended" in ran.target["reason"]
+        assert python_left(box) == LEFT[kind]

@@ -135,6 +135,7 @@ STALLED = (
     r" context switches stood still for \d[.\d]* s, the log for 14 min"
 )
 TOOK = r"\d+ took INT \d.* s ago \(nothing is pending\) and "
+WAKES = TOOK + r"has woken \d+\.\d times a second since, "
 WAITS = TOOK + r"waits in C code \(wchan futex_\w+, syscall 202\); KeyboardInterrupt comes when"
 
 SAVED = ("stopped", "gone", "is gone", 1)
@@ -179,7 +180,12 @@ ROWS = [
         "usleep poll in C",
         ("--stuck", "usleep-poll"),
         (HEARD, "busy", "CPU"),
-        ("still_running", CPU, TOOK + r"has woken \d+\.\d times a second since, .*hrtimer_nanosleep", 1),
+        (
+            "still_running",
+            CPU,
+            WAKES + ".*hrtimer_nanosleep",
+            1,
+        ),
         trains=True,
         log="leaves for C code",
     ),
@@ -196,6 +202,14 @@ ROWS = [
         ("--stuck", "semaphore"),
         (HEARD, "busy", QUIET),
         ("still_running", "busy", WAITS, 1),
+        trains=True,
+        log="leaves for C code",
+    ),
+    Row(
+        "D in vfork: its child neither execs nor ends",
+        ("--stuck", "vfork"),
+        (HEARD, "busy", QUIET),
+        ("still_running", "busy", r"INT is still pending on \d+ .*state D, wchan kernel_clone", 1),
         trains=True,
         log="leaves for C code",
     ),
@@ -231,7 +245,7 @@ ROWS = [
         "another thread holds the GIL in C",
         ("--stuck", "gil"),
         (HEARD, "busy", "CPU"),
-        ("still_running", CPU, TOOK + r"has woken \d+\.\d times a second since", 1),
+        ("still_running", CPU, WAKES, 1),
         trains=True,
     ),
     Row(

@@ -1,10 +1,9 @@
-"""The stock `systemd` playbook against real units, and rungs that run a command with placeholders."""
+"""The stock `systemd` playbook against real units, and what systemd is said to do by itself."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 

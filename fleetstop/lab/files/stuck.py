@@ -104,6 +104,7 @@ STUCK: dict[str, Callable[[], None]] = {
     "usleep-poll": in_c("usleep_poll"),
     "sleep-on": in_c("sleep_on"),
     "semaphore": in_c("wait_for_nobody"),
+    "vfork": in_c("wait_for_vfork"),
     "asyncio": lambda: asyncio.run(work_and_drain()),
     "gil": hold_the_gil,
     "headless": leave_a_thread,
