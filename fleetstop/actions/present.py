@@ -104,8 +104,10 @@ def _blind_spots(scope: Scope, scene: Scene) -> list[str]:
 
 def gpu_strangers(scene: Scene) -> str:
     """Who in this place holds a GPU though nothing matched; empty where nobody is seen to."""
-    held = [each for each in scene.tree.processes.values() if each.gpus and not each.forked]
-    return ", ".join(f"{each.pid} {redact.command(each.argv or (each.comm,))}" for each in held)
+    held = {pid: each for pid, each in scene.tree.processes.items() if each.gpus}
+    # workers are told by the one they come from, while it is there
+    tops = [each for each in held.values() if not (each.forked and each.ppid in held)]
+    return ", ".join(f"{each.pid} {redact.command(each.argv or (each.comm,))}" for each in tops)
 
 
 def left_behind(scene: Scene) -> str:
