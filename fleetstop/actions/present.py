@@ -12,6 +12,7 @@ from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
 from fleetstop.core.ladder import Ladder
+from fleetstop.core.lineage import abandoned
 from fleetstop.core.listing import spelled
 from fleetstop.core.marks import earlier_marks
 from fleetstop.core.ranks import promise
@@ -103,8 +104,17 @@ def _blind_spots(scope: Scope, scene: Scene) -> list[str]:
 
 def gpu_strangers(scene: Scene) -> str:
     """Who in this place holds a GPU though nothing matched; empty where nobody is seen to."""
-    held = [each for each in scene.tree.processes.values() if each.gpus and not each.forked]
-    return ", ".join(f"{each.pid} {redact.command(each.argv or (each.comm,))}" for each in held)
+    held = {pid: each for pid, each in scene.tree.processes.items() if each.gpus}
+    # workers are told by the one they come from, while it is there
+    tops = [each for each in held.values() if not (each.forked and each.ppid in held)]
+    return ", ".join(f"{each.pid} {redact.command(each.argv or (each.comm,))}" for each in tops)
+
+
+def left_behind(scene: Scene) -> str:
+    """`; but 6, 7 were left behind …`, said where nothing matches; empty where nobody is."""
+    pids = ", ".join(str(each.pid) for each in abandoned(scene.tree))
+    said = "left behind by a Python that has ended (multiprocessing), of this job or another"
+    return f"; but {pids} were {said}" if pids else ""
 
 
 def members(family: Family, judged: Judged | None) -> tuple[Member, ...]:

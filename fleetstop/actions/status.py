@@ -14,6 +14,7 @@ from fleetstop.actions.present import (
     gaps,
     gpu_records,
     gpu_strangers,
+    left_behind,
     located,
     members,
     newest_record,
@@ -93,6 +94,7 @@ def _nothing(scope: Scope, scene: Scene) -> Outcome:
         return outcome_of(scope.target, "running", verdict="unknown", reason=reason)
     strangers = gpu_strangers(scene)
     reason = f"nothing matches; {strangers} holds a GPU here" if strangers else "nothing matches"
+    reason += left_behind(scene)
     return outcome_of(scope.target, "not_running", reason=reason)
 
 

@@ -23,6 +23,7 @@ from fleetstop.actions.present import (
     gaps,
     gpu_records,
     gpu_strangers,
+    left_behind,
     located,
     members,
     newest_record,
@@ -199,7 +200,7 @@ class _Attempt:
         reason = "nothing matches, and no launcher names it"
         if strangers:
             reason += f"; but {strangers} holds a GPU here: is it the job under another name?"
-        return self.outcome("not_running", reason=reason)
+        return self.outcome("not_running", reason=reason + left_behind(scene))
 
     async def _ladder(self, scene: Scene, family: Family, signal: str) -> Ladder:
         """Takes the lock and reads what the trainers have heard; a dry run only reads."""

@@ -132,7 +132,10 @@ def taken(process: Process, mark: Mark, uptime: float) -> str | None:
     if ago < _SETTLED_S:
         return None
     if has(process.pending, mark.signal):
-        return f"{mark.signal} is still pending on {process.pid} after {span(ago)}: not taken"
+        # in D nothing is taken but KILL, and that by some waits only
+        where = f" (state D, {place(process)})" if process.state == "D" else ""
+        said = f"{mark.signal} is still pending on {process.pid} after {span(ago)}: not taken"
+        return said + where
     if process.headless:
         return f"{process.pid} took {mark.signal} {span(ago)} ago; {headless(process)}"
     detail = process.detail

@@ -114,3 +114,26 @@ def spawned(process: Process) -> bool:
     """A child of multiprocessing's spawn method (multiprocessing/spawn.py get_command_line)."""
     argv = process.argv or ()
     return "--multiprocessing-fork" in argv or any("multiprocessing.spawn" in w for w in argv)
+
+
+def abandoned(tree: ProcessTree) -> tuple[Process, ...]:
+    """What multiprocessing started for a Python that has ended: children of spawn, a fork server
+    with its forks, resource trackers. Their first ancestor that is no such process is PID 1."""
+    return tuple(p for p in tree.processes.values() if not p.zombie and _abandoned(tree, p))
+
+
+def _abandoned(tree: ProcessTree, process: Process) -> bool:
+    if not _multiprocessing(process):
+        return False
+    for each in tree.above(process.id.pid):
+        if each.pid == 1 or each.id.pid == 1:
+            # a container's first process may be the Python itself
+            return not each.comm.startswith("python")
+        if not _multiprocessing(each):
+            return False
+    return True
+
+
+def _multiprocessing(process: Process) -> bool:
+    argv = process.argv or ()
+    return spawned(process) or any(w.startswith("from multiprocessing.") for w in argv)

@@ -94,12 +94,13 @@ def systemd_policy(unit: str, text: str) -> Policy | None:
 def _stop(said: dict[str, str]) -> str:
     number = said.get("KillSignal", "15")
     name = next((n for n, v in NUMBERS.items() if str(v) == number), number.removeprefix("SIG"))
-    whom = {"process": "its main process", "none": "nobody"}.get(
-        said.get("KillMode", ""), "all of it"
-    )
-    limit = said.get("TimeoutStopUSec", "")
-    left = span(limit)
-    then = f", and KILL after {_seconds(left)}" if left and said.get("KillMode") != "none" else ""
+    mode = said.get("KillMode", "")
+    # systemd.kill(5): `mixed` sends KillSignal to the main process, and KILL to all that is left
+    alone, nobody = mode in ("process", "mixed"), mode == "none"
+    whom = "its main process" if alone else "nobody" if nobody else "all of it"
+    left = span(said.get("TimeoutStopUSec", ""))
+    rest = " to what is left" if mode == "mixed" else ""
+    then = f", and KILL{rest} after {_seconds(left)}" if left and not nobody else ""
     return f"`systemctl stop` would send {name} to {whom}{then}"
 
 

@@ -208,20 +208,21 @@ def test_torchrun_unsaid_signals_the_leaves_and_says_what_is_not_promised(box: B
 
 
 LOOPS = [
-    ("while true; do python3 -u train.py --save-seconds 0.2; sleep 1; done", "while true"),
-    ("until python3 -u train.py --no-save; do sleep 1; done", "until python3"),
+    ("bash", "while true; do python3 -u train.py --save-seconds 0.2; sleep 1; done", "while true"),
+    ("dash", "while :; do python3 -u train.py --save-seconds 0.2; sleep 1; done", "while :"),
+    ("bash", "until python3 -u train.py --no-save; do sleep 1; done", "until python3"),
 ]
 
 
-@pytest.mark.parametrize(("text", "head"), LOOPS)
-def test_a_loop_is_named_before_and_after(box: Bed, text: str, head: str) -> None:
+@pytest.mark.parametrize(("shell", "text", "head"), LOOPS)
+def test_a_loop_is_named_before_and_after(box: Bed, shell: str, text: str, head: str) -> None:
     """The second one's trainer leaves by KeyboardInterrupt's own status, so `until` goes on."""
     if head.startswith("until"):
         (root(box) / "train.py").write_text(
             "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
         )
     (root(box) / "again.sh").write_text(f"cd /root\n{text}\n")
-    job = box.start(detached("bash /root/again.sh"), how="raw", trainers=0)
+    job = box.start(detached(f"{shell} /root/again.sh"), how="raw", trainers=0)
     until(lambda: running(box, "train.py"))
     until(lambda: "up" in box.log(job) or "step" in box.log(job))
     shown = box.run("status", box.name)
@@ -234,6 +235,34 @@ def test_a_loop_is_named_before_and_after(box: Bed, text: str, head: str) -> Non
     assert "respawned: the job runs again as" in ran.target["reason"]
     assert "again.sh starts it again" in ran.target["reason"]
     assert len(ran.signals) == 1
+
+
+WAITS = """\
+trap 'kill -TERM $job' INT TERM
+cd /root
+python3 -u train.py --save-seconds 0.3 &
+job=$!
+wait $job
+wait $job
+"""
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_script_that_waits_for_its_background_job(box: Bed, shell: str) -> None:
+    """The trainer is deaf to INT though the script traps it, and what the script would hand on is
+    TERM, which ends it unsaved: so the script gets nothing."""
+    (root(box) / "waits.sh").write_text(WAITS)
+    job = box.start(detached(f"{shell} /root/waits.sh"), how="raw", trainers=1, seconds=60)
+    shown = box.run("status", box.name)
+    roles = {each["role"]: each["pid"] for each in shown.target["family"]}
+    assert (roles["trainer"], "wrapper" in roles) == (job.pid, True), shown.people
+    assert shown.target["verdict"] == "deaf"
+    ran = box.run("stop", box.name, "--graceful")
+    assert (ran.code, ran.signals) == (1, []), ran.people
+    assert alive(job.process.pid, job.process.start)
+    ran = box.run("stop", box.name, "--force")
+    assert (ran.code, ran.signals) == (0, [("TERM", [job.pid])]), ran.people
+    assert not running(box, "waits.sh")
 
 
 def test_between_two_lives_of_a_loop_is_unclean_and_status_says_it(box: Bed) -> None:

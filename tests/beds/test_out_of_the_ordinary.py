@@ -367,6 +367,30 @@ def test_a_mistyped_script_is_refused_while_something_holds_a_gpu(box: Bed) -> N
     assert box.run("stop", box.name, "--pid", "77777").code == 5
 
 
+FORKS = """\
+import os, sys, time
+gpu = os.open("/dev/nvidia0", os.O_RDWR)
+for _ in range(2):
+    if os.fork() == 0:
+        time.sleep(600)
+if sys.argv[1] == "stays":
+    time.sleep(600)
+"""
+
+
+def test_who_holds_a_gpu_is_told_where_nothing_matches_forks_of_the_dead_too(box: Bed) -> None:
+    """Workers under a living parent are told as one, those that lost theirs each by itself."""
+    (box.lab.rootfs(box.vmid) / "root/engine.py").write_text(FORKS)
+    for habit, many in (("stays", 1), ("leaves", 2)):
+        line = f"python3 /root/engine.py {habit} >/dev/null 2>&1 </dev/null"
+        box.start(f"setsid -f {line}", how="raw", trainers=0)
+        time.sleep(1)
+        ran = box.run("stop", box.name, "--force")
+        assert (ran.code, ran.target["result"], ran.signals) == (0, "not_running", []), ran.people
+        assert ran.target["reason"].count(f"engine.py {habit}") == many, ran.target["reason"]
+        assert "holds a GPU here" in ran.target["reason"]
+
+
 def test_a_checkpoint_directory_that_is_not_there_is_told_before(box: Bed) -> None:
     box.start("--save-seconds", "0.2")
     inventory = _jobs(

@@ -117,7 +117,7 @@ def frozen(box: Bed, _job: Started) -> Iterator[None]:
 class Row(Struct, frozen=True):
     """`status`: how INT and TERM land, the verdict, a pattern in its evidence. `stop`: result,
     verdict, a pattern in its evidence or skipped reasons, how many signals. `trains`: the trainer
-    is alive at the end."""
+    is alive at the end. `log`: what it has said itself by then."""
 
     name: str
     argv: tuple[str, ...]
@@ -126,6 +126,7 @@ class Row(Struct, frozen=True):
     how: str = "polite"
     prepare: Prepare = nothing
     trains: bool = False
+    log: str = ""
 
 
 QUIET = r"no sign of progress in \d[.\d]* s \(CPU, memory, reads and writes, context switches\)"
@@ -134,6 +135,7 @@ STALLED = (
     r" context switches stood still for \d[.\d]* s, the log for 14 min"
 )
 TOOK = r"\d+ took INT \d.* s ago \(nothing is pending\) and "
+WAKES = TOOK + r"has woken \d+\.\d times a second since, "
 WAITS = TOOK + r"waits in C code \(wchan futex_\w+, syscall 202\); KeyboardInterrupt comes when"
 
 SAVED = ("stopped", "gone", "is gone", 1)
@@ -167,6 +169,58 @@ ROWS = [
         trains=True,
     ),
     Row(
+        "sched_yield spin in C",
+        ("--stuck", "yield-spin"),
+        (HEARD, "busy", r"CPU [1-9]"),
+        ("still_running", CPU, TOOK + r"runs in C code \(state R\)", 1),
+        trains=True,
+        log="leaves for C code",
+    ),
+    Row(
+        "usleep poll in C",
+        ("--stuck", "usleep-poll"),
+        (HEARD, "busy", "CPU"),
+        (
+            "still_running",
+            CPU,
+            WAKES + ".*hrtimer_nanosleep",
+            1,
+        ),
+        trains=True,
+        log="leaves for C code",
+    ),
+    Row(
+        "nanosleep restarted on EINTR in C",
+        ("--stuck", "sleep-on"),
+        (HEARD, "busy", QUIET),
+        ("still_running", "busy", TOOK + r"waits in C code \(wchan hrtimer_nanosleep", 1),
+        trains=True,
+        log="leaves for C code",
+    ),
+    Row(
+        "sem_wait that nobody ends",
+        ("--stuck", "semaphore"),
+        (HEARD, "busy", QUIET),
+        ("still_running", "busy", WAITS, 1),
+        trains=True,
+        log="leaves for C code",
+    ),
+    Row(
+        "D in vfork: its child neither execs nor ends",
+        ("--stuck", "vfork"),
+        (HEARD, "busy", QUIET),
+        ("still_running", "busy", r"INT is still pending on \d+ .*state D, wchan kernel_clone", 1),
+        trains=True,
+        log="leaves for C code",
+    ),
+    Row(
+        "asyncio.run: INT cancels, it drains for 2 s",
+        ("--stuck", "asyncio"),
+        (HEARD, "busy", QUIET),
+        SAVED,
+        log="draining\ndrained\nKeyboardInterrupt",
+    ),
+    Row(
         "idle in Python, its log silent",
         ("--stuck", "idle"),
         (HEARD, "stalled", STALLED),
@@ -191,7 +245,7 @@ ROWS = [
         "another thread holds the GIL in C",
         ("--stuck", "gil"),
         (HEARD, "busy", "CPU"),
-        ("still_running", CPU, TOOK + r"has woken \d+\.\d times a second since", 1),
+        ("still_running", CPU, WAKES, 1),
         trains=True,
     ),
     Row(
@@ -344,6 +398,8 @@ def test_every_state_lands_and_ends_as_it_is_told(boxes: list[Bed], tmp_path: Pa
             ]
             if row.stop is SAVED and len(box.saved()) != 1:
                 wrong.append(f"{row.name}: saved {box.saved()}")
+            if row.log not in box.log(job):
+                wrong.append(f"{row.name}: the log has no {row.log!r}: {box.log(job)}")
     assert wrong == [], "\n".join(wrong)
 
 

@@ -131,3 +131,21 @@ def test_the_signal_to_the_agent_would_lose_a_long_save(box: Bed) -> None:
     assert box.saved() == []
     log = (box.lab.rootfs(box.vmid) / "workspace/train.log").read_text()
     assert "saving rank_0.pt.tmp" in log
+
+
+def test_a_command_with_the_trainers_own_pid(box: Bed, tmp_path: Path) -> None:
+    """`{pid}` is the number the command can use where it runs, in the container; vouched for, it
+    needs no consent. Of several trainers none is `{pid}`: nothing is run."""
+    playbook = tmp_path / "by-pid.yaml"
+    rung = '{run: [sh, -c, "kill -INT $0", "{pid}"], wait: 20s, lossless: true}'
+    playbook.write_text(f"lossless: true\nladder:\n  - {rung}\n")
+    job = box.start("--save-seconds", "0.3")
+    ran = box.run("stop", box.name, "-p", str(playbook), "--graceful")
+    assert ran.code == 0, ran.people
+    assert [(name, pids) for name, pids in ran.signals] == [("RUN", [job.pid])]
+    assert (box.signals_seen(job), len(box.saved())) == (1, 1)
+    both = box.start("--ranks", "2", "--save-seconds", "0.3")
+    ran = box.run("stop", box.name, "-p", str(playbook), "--graceful")
+    assert (ran.code, ran.signals) == (1, []), ran.people
+    assert "{pid} cannot be filled in" in ran.target["skipped"][0]["reason"]
+    assert box.signals_seen(both) == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.lineage import above_kind, pipe_partner, spawned, through_panes
+from fleetstop.core.lineage import abandoned, above_kind, pipe_partner, spawned, through_panes
 from tests.core.trees import process, tree
 
 # a command line above a trainer, and what it is to the job; None ends the chain
@@ -152,6 +152,25 @@ SPAWN = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, 
 )
 def test_a_child_of_spawn(line: str, is_child: bool) -> None:
     assert spawned(process(50, line)) is is_child
+
+
+TRACKER = "python -c 'from multiprocessing.resource_tracker import main;main(5)'"
+FORKER = "python -c 'from multiprocessing.forkserver import main; main(3)'"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"1 init\n  6 {TRACKER}\n  7 python -c '{SPAWN}'\n  9 python other.py", {6, 7}),
+        (f"1 init\n  6 {FORKER}\n    7 {FORKER}\n    8 {FORKER}", {6, 7, 8}),
+        (f"1 init\n  5 python other.py\n    6 {TRACKER}\n    7 python -c '{SPAWN}'", set()),
+        (f"1 init\n  5 python other.py\n    6 {FORKER}\n      7 {FORKER}", set()),
+        (f"1 python other.py\n  6 {TRACKER}", set()),
+        (f"6 {TRACKER}", {6}),
+    ],
+)
+def test_what_multiprocessing_left_behind(text: str, left: set[int]) -> None:
+    assert {each.id.pid for each in abandoned(tree(text))} == left
 
 
 def test_above_and_below_end_in_a_torn_look() -> None:

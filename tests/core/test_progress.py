@@ -302,6 +302,7 @@ HEARD = Mark(ignored=0, ticks=0, signal="INT", at=1000.0, switches=7, written=50
         ("S", {"written": 70}, 0, "and has run on since (20 bytes written), without ending"),
         ("S", {}, INT, "INT is still pending on 130 after 40 s: not taken"),
         ("S", {"pending": INT}, 0, "INT is still pending on 130 after 40 s: not taken"),
+        ("D", {"wchan": "kernel_clone"}, INT, "40 s: not taken (state D, wchan kernel_clone"),
     ],
 )
 def test_what_became_of_the_signal(

@@ -48,6 +48,12 @@ def test_a_unit_that_always_restarts() -> None:
         (("Restart=always", "Restart=on-success"), "success", "exits 0"),
         (("KillSignal=15", "KillSignal=2"), "always", "would send INT to all of it"),
         (("KillMode=control-group", "KillMode=process"), "always", "TERM to its main process"),
+        (
+            ("KillMode=control-group", "KillMode=mixed"),
+            "always",
+            "TERM to its main process, and KILL to what is left after 90 s",
+        ),
+        (("KillMode=control-group", "KillMode=none"), "always", "would send TERM to nobody"),
         (("TimeoutStopUSec=1min 30s", "TimeoutStopUSec=infinity"), "always", "to all of it"),
     ],
 )

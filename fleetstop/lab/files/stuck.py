@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import shutil
 import signal
 import subprocess
 import threading
@@ -72,8 +74,38 @@ def block_in_main() -> None:
         time.sleep(0.5)
 
 
+def in_c(name: str) -> Callable[[], None]:
+    """A function of stuck.c that never returns, without the GIL, as CUDA's waits are."""
+
+    def call() -> None:
+        compiler = next(filter(shutil.which, ("cc", "gcc", "clang", "tcc")))
+        built = f"/tmp/stuck-{name}.so"  # noqa: S108 - the container's own
+        line = [compiler, "-shared", "-fPIC", "-nostdlib", "-o", built, "/root/stuck.c"]
+        subprocess.run(line, check=True)
+        print(f"its main thread leaves for C code: {name}", flush=True)
+        getattr(ctypes.CDLL(built), name)()
+
+    return call
+
+
+async def work_and_drain() -> None:
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        print("draining", flush=True)
+        await asyncio.sleep(2)
+        print("drained", flush=True)
+        raise
+
+
 STUCK: dict[str, Callable[[], None]] = {
     "mutex": lock_up,
+    "yield-spin": in_c("yield_spin"),
+    "usleep-poll": in_c("usleep_poll"),
+    "sleep-on": in_c("sleep_on"),
+    "semaphore": in_c("wait_for_nobody"),
+    "vfork": in_c("wait_for_vfork"),
+    "asyncio": lambda: asyncio.run(work_and_drain()),
     "gil": hold_the_gil,
     "headless": leave_a_thread,
     "zombie": leave_a_child,

@@ -1,0 +1,114 @@
+"""The stock `systemd` playbook against real units, and what systemd is said to do by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from fleetstop.lab import Started
+from fleetstop.lab.systemd import SYSTEMD
+
+from .bed import Bed, lives
+
+pytestmark = [
+    pytest.mark.bed,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not SYSTEMD.exists(), reason="systemd is not installed"),
+]
+
+SERVICE = """\
+[Service]
+ExecStart=/usr/bin/python3 -u /root/train.py --save-seconds 0.5{arguments}
+StandardOutput=append:/workspace/train.log
+StandardError=append:/workspace/train.log
+Restart={restart}
+RestartSec=1
+{more}
+"""
+
+
+def unit(restart: str = "no", more: str = "", arguments: str = "") -> str:
+    return SERVICE.format(restart=restart, more=more, arguments=arguments)
+
+
+UNITS = {
+    "int.service": unit(more="KillSignal=SIGINT\nTimeoutStopSec=infinity"),
+    "mixed.service": unit(more="KillSignal=SIGINT\nKillMode=mixed\nTimeoutStopSec=20"),
+    "short.service": unit(more="KillMode=process\nTimeoutStopSec=2"),
+    "asks.service": unit("no", "", " --ignore INT --on TERM"),
+    "deaf.service": unit("always", "TimeoutStopSec=20", " --ignore INT"),
+}
+WILL = {
+    "int.service": "`systemctl stop` would send INT to all of it",
+    "mixed.service": "`systemctl stop` would send INT to its main process,"
+    " and KILL to what is left after 20 s",
+    "short.service": "`systemctl stop` would send TERM to its main process, and KILL after 2 s",
+}
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "did not come about"
+        time.sleep(0.05)
+
+
+def state(box: Bed, name: str) -> str:
+    return box.lab.exec(box.vmid, ["systemctl", "is-active", name]).stdout.strip()
+
+
+def began(box: Bed, name: str) -> Started:
+    return box.start(f"systemctl start {name}", how="raw", trainers=1, seconds=60)
+
+
+def test_what_systemd_would_do_is_told_and_the_trainer_saves(box: Bed) -> None:
+    """The playbook's first rung is the trainer's own signal, whatever the unit's KillSignal is."""
+    box.lab.reboot_with_systemd(box.vmid, UNITS)
+    for name, will in WILL.items():
+        job = began(box, name)
+        shown = box.run("status", box.name)
+        (over,) = shown.target["above"]
+        assert (over["kind"], over["again"]) == ("systemd", "never"), shown.people
+        assert over["will"].endswith(will), over["will"]
+        ran = box.run("stop", box.name, "-p", "systemd", "--graceful")
+        assert (ran.code, ran.signals) == (0, [("INT", [job.pid])]), ran.people
+        assert state(box, name) == "inactive"
+    assert len(box.saved()) == len(WILL)
+
+    # deaf to INT alone: TERM is heard, and needs no consent
+    job = began(box, "asks.service")
+    ran = box.run("stop", box.name, "-p", "systemd", "--graceful")
+    assert (ran.code, ran.signals) == (0, [("TERM", [job.pid])]), ran.people
+    assert len(box.saved()) == len(WILL) + 1
+
+    # by `systemd-run` dispositions are clean, whatever its own caller ignores
+    text = "trap '' INT; systemd-run -q --unit=run1 -p StandardOutput=append:/workspace/train.log"
+    line = f"{text} -p StandardError=append:/workspace/train.log python3 -u /root/train.py"
+    job = box.start(line, how="raw", trainers=1, seconds=60)
+    shown = box.run("status", box.name)
+    assert "run1.service" in shown.target["above"][0]["cmd"], shown.people
+    ran = box.run("stop", box.name, "-p", "systemd", "--graceful")
+    assert (ran.code, ran.signals) == (0, [("INT", [job.pid])]), ran.people
+    assert box.signals_seen(job) == len(WILL) + 2
+
+
+def test_a_deaf_trainers_unit_is_stopped_only_with_consent_and_stays_down(box: Bed) -> None:
+    box.lab.reboot_with_systemd(box.vmid, UNITS)
+    job = began(box, "deaf.service")
+    ran = box.run("stop", box.name, "-p", "systemd", "--graceful")
+    assert (ran.code, ran.target["verdict"], ran.signals) == (1, "deaf", []), ran.people
+    ran = box.run("stop", box.name, "-p", "systemd")
+    assert (ran.code, ran.signals) == (5, []), ran.people
+    assert (lives(job), state(box, "deaf.service")) == (True, "active")
+    ran = box.run("stop", box.name, "-p", "systemd", "--force", "-n")
+    assert (ran.code, lives(job)) == (0, True), ran.people
+
+    # TERM by itself would end it, and Restart=always would bring it back: so the unit is stopped
+    ran = box.run("stop", box.name, "-p", "systemd", "--force", deadline=120)
+    assert ran.code == 0, ran.people
+    assert not lives(job)
+    time.sleep(2)  # twice its RestartSec
+    assert state(box, "deaf.service") in ("inactive", "failed")
+    assert box.run("status", box.name).target["result"] == "not_running"
