@@ -221,6 +221,7 @@ class FakeHost:
             "send": self._send,
             "note": self._send,
             "touch": self._touch,
+            "touchable": self._touchable,
             "run": self._run,
             "ran": self._ran,
             "panes": self._panes,
@@ -454,6 +455,9 @@ class FakeHost:
             if cont == "cont":
                 self.kill("CONT", int(pid))
         return _text(f"sent {self.uptime} {self.kill_status}\n")
+
+    def _touchable(self, words: tuple[str, ...]) -> Answer:
+        return Answer(status=44 if words[0].startswith("/missing") else 0, data=b"")
 
     def _touch(self, words: tuple[str, ...]) -> Answer:
         if words[0].startswith("/readonly"):

@@ -475,6 +475,11 @@ panes() { decode "$1"; tmux list-panes -s -t "=$text" -F '#{pane_pid}'; }
 
 # touch FILE : a stop file, in the container
 touch_() { path "$1"; touch -- "$text" || return 44; }
+# touchable FILE : whether that would do, as far as one can see without doing it
+touchable() {
+  path "$1"; set -- "${text%/*}/"
+  if [ -e "$text" ]; then [ -w "$text" ]; else [ -d "$1" ] && [ -w "$1" ]; fi || return 44
+}
 
 # keys SESSION PID,PID... KEY... : types into the panes whose first process is one of these
 keys() {
@@ -528,7 +533,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|keys|run|ran|unit)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|touchable|keys|run|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|touch|source) command eval '"${verb}_" "$@"' ;;
