@@ -17,6 +17,7 @@ from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.joblog import LogTail
 from fleetstop.core.redact import command
 from fleetstop.core.report import CheckpointRecord, Outcome
+from fleetstop.core.risk import age
 from fleetstop.errors import Refused, RemoteFailed
 
 _EVERY_S = 1.0
@@ -91,7 +92,7 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
             before = listed.listing
             whole = await _newest_whole(vigil, first, before, stable=still)
             if whole is not None:
-                kept = CheckpointRecord(whole.path, _age(whole, listed.now), True, None)
+                kept = CheckpointRecord(whole.path, age(whole.mtime, listed.now), True, None)
                 return vigil.reached(f"{whole.name} is new and complete", checkpoint=kept)
             if over and still:
                 return vigil.not_reached("it ended, and nothing new is complete")
@@ -105,10 +106,6 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
 
 def _reason(listing: Listing | Unseen | None) -> str:
     return listing.reason if isinstance(listing, Unseen) else "no answer"
-
-
-def _age(one: Checkpoint, now: float | None) -> float | None:
-    return None if now is None else max(0.0, now - one.mtime)
 
 
 async def _newest_whole(

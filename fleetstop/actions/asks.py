@@ -14,7 +14,7 @@ from fleetstop.errors import ConnectionLost, CouldNotLook, FrameTimedOut, Remote
 from fleetstop.ports import Shell
 
 _LONGEST_S = 7 * 86400.0
-_LATE, _STILL_RUNS, _NO_PANE, _NO_TMUX = 13, 47, 46, 127
+_LATE, _STILL_RUNS, _NO_PANE, _NOT_TOUCHABLE, _NO_TMUX = 13, 47, 46, 44, 127
 
 
 class Asks:
@@ -31,6 +31,11 @@ class Asks:
         trainer counts as asked. Raises RemoteFailed where it cannot be asked this way."""
         shell = await self._scope.place.inside()
         self._panes = await self._panes_of(shell, send, tree) if send.does == "keys" else ()
+        if send.does == "touch":
+            answer = await shell.run(Command("touchable", (send.argument,)))
+            if answer.status == _NOT_TOUCHABLE:
+                where = harmless(send.argument, 80)
+                raise RemoteFailed(f"{where} cannot be made there: no such directory, or read-only")
         self._latest = await self._clock(shell) + IN_TIME_S
 
     async def _clock(self, shell: Shell) -> int:

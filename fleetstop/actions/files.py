@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from fleetstop.actions import looks
-from fleetstop.actions.kept import Kept, as_listed, still_coming
+from fleetstop.actions.kept import Kept, Steady, as_listed, still_coming
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core import checkpoint as ckpt
@@ -47,6 +47,7 @@ class JobFiles:
         first = scene.listing.entries if isinstance(scene.listing, Listing) else ()
         self._first = frozenset(each.path for each in first)
         self.kept = scene.kept or Kept()
+        self._steady = Steady()
         self.latest: Listing | Unseen | None = scene.listing
         self.log: LogTail | None = scene.log
         self.real = scene.real
@@ -79,10 +80,11 @@ class JobFiles:
             self.risk = None
             return FilesSeen(unseen=f"the checkpoints: {listed.listing.reason}")
         changed = self._moved(listed.listing)
+        steady = self._steady.at(listed.listing, listed.now, self._scope.clock.now())
         self.risk = await self._at_risk(shell, listed.listing, self._found, listed.now)
         return FilesSeen(
             changed=changed,
-            temporary=still_coming(listed.listing, self._found, listed.now),
+            temporary=still_coming(listed.listing, self._found, listed.now, steady),
             risk=self.risk,
         )
 

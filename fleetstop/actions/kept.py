@@ -10,8 +10,8 @@ from fleetstop.core import checkpoint as ckpt
 from fleetstop.core import wholeness
 from fleetstop.core.checkpoint import Checkpoint, Listing
 from fleetstop.core.formats import Read
-from fleetstop.core.listing import spelled
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.listing import Entry, spelled
+from fleetstop.core.risk import AtRisk, age, is_ahead
 from fleetstop.ports import Shell
 
 FRESH_S = 60.0
@@ -27,22 +27,44 @@ Mine: TypeAlias = Callable[[Checkpoint], bool | None]
 
 
 def is_fresh(mtime: float, now: float | None, within_s: float = FRESH_S) -> bool:
-    """Written within the last minute by the remote clock; a time to come is a leftover's too."""
-    return now is not None and -5.0 < now - mtime < within_s
+    """Written within the last minute by the remote clock. A time to come counts as fresh: the
+    storage's clock may be ahead, and a save in progress must not pass for a leftover."""
+    return now is not None and now - mtime < within_s
+
+
+class Steady:
+    """Files whose times lie ahead: fresh until we ourselves saw them unchanged for a minute."""
+
+    def __init__(self) -> None:
+        self._since: dict[Entry, float] = {}
+
+    def at(self, listing: Listing, now: float | None, at: float) -> frozenset[Entry]:
+        """`now` by the remote clock, `at` monotonic."""
+        ahead = [e for e in listing.entries if now is not None and is_ahead(e.mtime, now)]
+        self._since = {each: self._since.get(each, at) for each in ahead}
+        return frozenset(e for e, since in self._since.items() if at - since >= FRESH_S)
 
 
 def still_coming(
-    listing: Listing, found: tuple[Checkpoint, ...], now: float | None
+    listing: Listing,
+    found: tuple[Checkpoint, ...],
+    now: float | None,
+    steady: frozenset[Entry] = frozenset(),
 ) -> tuple[str, ...]:
     """Paths of saves that are not done by their names: fresh temporary files without their final
-    one, fresh sets that lack a part, directories into which something was written just now."""
-    left = [e.path for e in ckpt.temp_without_final(listing) if is_fresh(e.mtime, now)]
-    halves = [c.path for c in wholeness.unfinished(found) if is_fresh(c.mtime, now)]
+    one, fresh sets that lack a part, directories into which something was written just now.
+    `steady`: see `Steady`; those are leftovers, whatever their time says."""
+
+    def fresh(files: Iterable[Entry], within_s: float = FRESH_S) -> bool:
+        return any(is_fresh(e.mtime, now, within_s) and e not in steady for e in files)
+
+    left = [e.path for e in ckpt.temp_without_final(listing) if fresh([e])]
+    halves = [c.path for c in wholeness.unfinished(found) if fresh(c.files)]
     just = [
         each.path
         for each in found
         if each.folder != each.root
-        and is_fresh(each.mtime, now, SETTLE_S)
+        and fresh(each.files, SETTLE_S)
         and not wholeness.has_an_end(each)
     ]
     return tuple(dict.fromkeys((*left, *halves, *just)))
@@ -110,7 +132,7 @@ class Kept:
                 continue
             return AtRisk(
                 name=spelled(one.name),
-                age_s=None if now is None else max(0.0, now - one.mtime),
+                age_s=age(one.mtime, now),
                 size=one.size,
                 known_format=told.known,
                 ours=ours,

@@ -17,7 +17,7 @@ from fleetstop.core.listing import spelled
 from fleetstop.core.marks import earlier_marks
 from fleetstop.core.ranks import promise
 from fleetstop.core.report import AboveRecord, CheckpointRecord, GpuRecord, Member, Outcome, Result
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.risk import AtRisk, age
 from fleetstop.core.rungs import requests
 from fleetstop.core.signals import Landing, worst
 from fleetstop.core.supervisors import standing_above
@@ -59,9 +59,7 @@ def newest_record(scene: Scene) -> CheckpointRecord | None:
 
 
 def _age(scene: Scene) -> float | None:
-    if scene.newest is None or scene.remote_now is None:
-        return None
-    return max(0.0, scene.remote_now - scene.newest.mtime)
+    return None if scene.newest is None else age(scene.newest.mtime, scene.remote_now)
 
 
 def gaps(scope: Scope, scene: Scene) -> list[str]:

@@ -19,6 +19,7 @@ from fleetstop.core.family import standing
 from fleetstop.core.formats import Read
 from fleetstop.core.listing import spelled
 from fleetstop.core.report import CheckpointRecord
+from fleetstop.core.risk import age
 from fleetstop.core.wholeness import usual_interval
 
 _JUST_S = 2.0
@@ -252,7 +253,7 @@ def _record(climb: Climb, end: _End, one: Checkpoint, told: Read) -> CheckpointR
         after = False
     return CheckpointRecord(
         path=spelled(one.path),
-        age_s=max(0.0, end.now - one.mtime) if end.now is not None else None,
+        age_s=age(one.mtime, end.now),
         complete=told.whole,
         written_after_signal=after,
         known_format=told.known,

@@ -113,7 +113,7 @@ def uncounted(risk: AtRisk) -> str | None:
     if not risk.known_format:
         return f"The format of {risk.name} is not known, so it cannot be said to be whole."
     if risk.age_s is None:
-        return f"The age of {risk.name} is not known."
+        return f"The age of {risk.name} is not known; its time may lie ahead of the clock there."
     return None
 
 

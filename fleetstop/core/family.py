@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.lineage import above_kind, pipe_partner, spawned
+from fleetstop.core.lineage import above_kind, at_work, pipe_partner, spawned
 from fleetstop.core.matching import matches, mentions
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
@@ -85,6 +85,11 @@ def find(
     holders = {
         p.id.pid for p in tree.processes.values() if p.gpus or p.id.pid in (gpu_pids or frozenset())
     }
+    if match.pid is not None or match.pidfile is not None:
+        named = _below_the_named(tree, hits, holders)
+        if isinstance(named, str):
+            return Found(families=_families(tree, set(hits), set(hits), job), unclear=named)
+        hits = named
     holding = [p for pid, p in hits.items() if pid in holders]
     if match.tmux is not None and holding:
         # a pane names all that works in it, its `| tee` too, which a signal would end first
@@ -101,6 +106,28 @@ def find(
     if isinstance(picked, str):
         return Found(families=_families(tree, own, own, job), unclear=picked)
     return Found(families=_families(tree, picked, own, job))
+
+
+def _below_the_named(
+    tree: ProcessTree, hits: dict[int, Process], holders: set[int]
+) -> dict[int, Process] | str:
+    """The PID of a shell, a wrapper or a launcher (`run.sh & echo $!`) names what that runs: it
+    trains nothing itself, and a signal to it reaches no trainer or takes away its parent."""
+    living = [each for each in at_work(tree, hits.values()) if each.alive]
+    found = {each.id.pid: each for each in living} or hits
+    if len(found) == 1 or all(_own_rank(tree, each) for each in found.values()):
+        return found
+    works = {
+        pid: each
+        for pid, each in found.items()
+        if holders & {pid, *(below.id.pid for below in tree.below(pid))}
+    }
+    if works:
+        return works
+    return (
+        f"below {_names(tree, set(hits))} run {_names(tree, set(found))}; "
+        "which of them trains cannot be seen (none holds a GPU)"
+    )
 
 
 def _fork_of(tree: ProcessTree, process: Process, hits: Mapping[int, Process]) -> bool:

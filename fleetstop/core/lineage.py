@@ -47,8 +47,14 @@ def above_kind(process: Process, named: str | None) -> Literal["wrapper", "launc
 def through_panes(tree: ProcessTree, panes: frozenset[int]) -> frozenset[int]:
     """What works in these panes, by the container's own PIDs: down from each pane's first
     process, through shells, wrappers and launchers, to the first that is none of them."""
-    todo = [each for each in tree.processes.values() if each.pid in panes]
-    found: set[int] = set()
+    first = [each for each in tree.processes.values() if each.pid in panes]
+    return frozenset(each.pid for each in at_work(tree, first))
+
+
+def at_work(tree: ProcessTree, first: Iterable[Process]) -> list[Process]:
+    """Down from each, through shells, wrappers and launchers, to the first that is none of them."""
+    todo = list(first)
+    found: list[Process] = []
     seen: set[int] = set()
     while todo:
         here = todo.pop()
@@ -58,8 +64,8 @@ def through_panes(tree: ProcessTree, panes: frozenset[int]) -> frozenset[int]:
         if is_shell(here) or above_kind(here, None) is not None:
             todo += tree.children(here.id.pid)
         else:
-            found.add(here.pid)
-    return frozenset(found)
+            found.append(here)
+    return found
 
 
 def shell_runs(argv: Sequence[str]) -> tuple[Literal["text", "script"], str] | None:

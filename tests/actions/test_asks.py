@@ -154,6 +154,21 @@ def test_an_ask_that_failed_is_told_and_counts_as_asked() -> None:
     asyncio.run(story())
 
 
+def test_a_stop_file_that_cannot_be_made_marks_nobody_so_the_right_path_is_still_heard() -> None:
+    """A slip in the path; counted as asked, the trainer would never be asked again."""
+
+    async def story() -> None:
+        host = FakeHost()
+        stop_file(host)
+        slip = await Stage(host).stop(book("touch", "/missing/STOP", wait_s=2.0))
+        assert (slip.result, slip.signals, host.sends()) == ("still_running", (), [])
+        (said,) = [each.reason for each in slip.skipped]
+        assert said == "/missing/STOP cannot be made there: no such directory, or read-only"
+        assert (await Stage(host, "run2").stop(book("touch", "/root/STOP"))).result == "stopped"
+
+    asyncio.run(story())
+
+
 def test_where_the_container_cannot_be_entered_the_rung_is_skipped_and_nobody_is_marked() -> None:
     async def story() -> None:
         host = FakeHost()

@@ -72,6 +72,14 @@ def test_touch_makes_a_file_and_tells_when_it_cannot(kind: str, tmp_path: Path) 
             assert (await ask(local, "before", SOON, "touch", str(tmp_path / name))).status == 0
             assert (tmp_path / name).exists()
         assert (await ask(local, "before", SOON, "touch", str(tmp_path / "no/dir"))).status == 44
+        (tmp_path / "dangling").symlink_to(tmp_path / "yet")
+        for name in ("STOP", "-rf", "new", "dangling", "a b $(x) '\"\n`"):
+            assert (await ask(local, "touchable", str(tmp_path / name))).status == 0
+        assert not (tmp_path / "new").exists()
+        assert (await ask(local, "touchable", "/STOP")).status == 0
+        for place in (str(tmp_path / "no/dir"), str(tmp_path / "STOP/file"), "/proc/STOP"):
+            told = (await ask(local, "touchable", place)).status
+            assert told == 44 or (told == 0 and place == "/proc/STOP")
         assert (await ask(local, "hello")).status == 0
 
     play(kind, story)

@@ -763,3 +763,62 @@ def test_a_wrapper_that_became_a_shell_has_left_the_job() -> None:
     """)
     assert [kin.role for kin in standing(family, before.tree)] == ["wrapper", "trainer"]
     assert standing(family, after.tree) == ()
+
+
+NAMED = [
+    (
+        "the script that was sent to the background",
+        """
+        110 bash run.sh                              => wrapper
+          120 python train.py                        => trainer
+            130 loader                               => worker
+        """,
+    ),
+    (
+        "what a shell's text runs, through a wrapper of that",
+        """
+        110 bash -c 'timeout 9h python train.py; date' => wrapper
+          115 timeout 9h python train.py             => wrapper
+            120 python train.py # gpu                => trainer
+        """,
+    ),
+    (
+        "a launcher's ranks",
+        """
+        110 torchrun train.py                        => launcher
+          120 python train.py # rank                 => trainer
+          121 python train.py # rank                 => trainer
+        """,
+    ),
+    (
+        "not its `tee`, where a GPU tells",
+        """
+        110 bash -c 'python train.py | tee log'      => wrapper
+          120 python train.py # gpu 1>a              => trainer
+          130 tee log # 0<a
+        """,
+    ),
+    (
+        "a shell that runs nothing is itself what is meant",
+        """
+        110 bash run.sh                              => trainer
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize("match", [Match(pid=110), Match(pidfile="/run/t.pid")])
+@pytest.mark.parametrize("text", [text for _, text in NAMED], ids=[name for name, _ in NAMED])
+def test_the_pid_of_what_started_it_names_what_trains(text: str, match: Match) -> None:
+    """TERM to `bash run.sh` ends it alone, and the trainer is nobody's: not asked, not saved."""
+    made = told(text)
+    found = find(made.tree, match, None, listed=frozenset({110}))
+    assert found.unclear is None
+    assert roles_of(found) == made.roles
+
+
+def test_the_pid_of_a_shell_that_runs_several_is_refused() -> None:
+    made = told("110 bash run.sh\n  120 python train.py\n  130 tensorboard --logdir x")
+    found = find(made.tree, Match(pid=110), None)
+    assert found.unclear is not None
+    assert "below 110 run 120, 130" in found.unclear

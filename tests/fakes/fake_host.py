@@ -223,6 +223,7 @@ class FakeHost:
             "unsent": self._unsent,
             "clock": lambda _: _text(f"uptime:{self.uptime}\n"),
             "before": self._before,
+            "touchable": self._touchable,
             "ran": self._ran,
             "panes": self._panes,
             "gpus": self._gpus,
@@ -463,6 +464,9 @@ class FakeHost:
             return Answer(status=13, data=b"")
         asks = {"touch": self._touch, "run": self._run, "keys": self._keys}
         return asks[words[1]](words[2:])
+
+    def _touchable(self, words: tuple[str, ...]) -> Answer:
+        return Answer(status=44 if words[0].startswith("/missing") else 0, data=b"")
 
     def _touch(self, words: tuple[str, ...]) -> Answer:
         if words[0].startswith("/readonly"):

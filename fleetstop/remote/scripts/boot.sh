@@ -484,6 +484,11 @@ before() {
 
 # touch FILE : a stop file, in the container
 touch_() { path "$1"; touch -- "$text" || return 44; }
+# touchable FILE : whether that would do, as far as one can see without doing it
+touchable() {
+  path "$1"; set -- "${text%/*}/"
+  if [ -e "$text" ]; then [ -w "$text" ]; else [ -d "$1" ] && [ -w "$1" ]; fi || return 44
+}
 
 # keys SESSION PID,PID... KEY... : types into the panes whose first process is one of these
 keys() {
@@ -537,7 +542,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|before|ran|unit)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|touchable|before|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;
