@@ -296,6 +296,41 @@ def test_a_directory_that_cannot_be_listed_is_unknown() -> None:
     assert exit_code_of(outcome) == 4
 
 
+@pytest.mark.parametrize("enters", [True, False])
+def test_a_container_that_is_stopped_meanwhile_saves_no_more(enters: bool) -> None:
+    """Without a limit too: the shell that was inside has ended with the container."""
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+
+    def stop() -> None:
+        host.procs.clear()
+        stage.world.status = "stopped"
+        if not enters:
+            stage.world.within.on("list", Answer(137, b""))
+
+    host.later(3.0, stop)
+    outcome, took = waited(stage, "checkpoint", 60.0)
+    assert (outcome.result, exit_code_of(outcome)) == ("unclean", 6)
+    assert outcome.reason == "not_reached: container 200 was stopped, and nothing new is complete"
+    assert took < 8.0
+
+
+def test_one_that_ended_where_nothing_can_be_listed_is_unknown_soon() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    stage = Stage(host)
+
+    def end() -> None:
+        host.end(trainer)
+        stage.world.within.on("list", Answer(41, b""))
+
+    host.later(3.0, end)
+    outcome, took = waited(stage, "checkpoint", 60.0)
+    assert (outcome.result, exit_code_of(outcome)) == ("unreachable", 4)
+    assert took < 20.0
+
+
 def test_another_job_s_directory_is_told() -> None:
     host = FakeHost()
     saving(host)
@@ -433,7 +468,15 @@ def test_one_that_dies_and_comes_again_is_not_healthy() -> None:
     host.later(6.0, again)
     outcome, _ = waited(of(job(checkpoints=None), host), "healthy", 40.0)
     assert outcome.result != "running"
-    assert "no trainer has lived for 10 s" in (outcome.reason or "")
+    assert "the same trainers were not seen to live for 10 s" in (outcome.reason or "")
+
+
+def test_a_long_lived_trainer_is_not_said_to_have_lived_shortly() -> None:
+    host = FakeHost()
+    a_job(host)
+    outcome, _ = waited(Stage(host), "healthy", 4.0)
+    assert outcome.result == "still_running"
+    assert outcome.reason == "not healthy: the same trainers were not seen to live for 10 s yet"
 
 
 def test_a_pattern_without_a_log_is_refused() -> None:
