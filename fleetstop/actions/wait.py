@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import aims
+from fleetstop.actions.again import Steady
 from fleetstop.actions.locate import locate
 from fleetstop.actions.present import blind, located, outcome_of
 from fleetstop.actions.refusals import describe
@@ -35,6 +36,8 @@ async def wait(scope: Scope, aim: Aim) -> Outcome:
     trainer was alive last, unclean where none was; unreachable where it could not look."""
     started = scope.clock.now()
     aim = _limited(scope, aim, started)
+    steady = Steady(scope.place, scope.target.host.name, scope.clock, scope.teller, aim.until)
+    scope = msgspec.structs.replace(scope, place=steady)
     vigil = Vigil(scope, aim.until)
     try:
         outcome = await _wait(scope, aim, vigil)

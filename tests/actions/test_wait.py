@@ -11,7 +11,7 @@ from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.core.commands import Answer
 from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.report import Outcome, exit_code_of
-from fleetstop.errors import ConnectionLost
+from fleetstop.errors import ConnectionLost, HostUnreachable
 from tests.actions.stage import Stage, job, target
 from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job, torn, whole
 
@@ -180,6 +180,7 @@ def test_frozen_or_lost_is_unknown_never_gone() -> None:
     lost = FakeHost()
     a_job(lost)
     stage = Stage(lost)
+    stage.world.no_way_back = HostUnreachable("no route")
 
     def drop(command: object) -> None:
         raise ConnectionLost("pve1: the connection went away")
@@ -187,6 +188,35 @@ def test_frozen_or_lost_is_unknown_never_gone() -> None:
     stage.world.host.before("watch", lambda _: None, drop)
     outcome, _ = waited(stage)
     assert (outcome.verdict, exit_code_of(outcome)) == ("unknown", 4)
+
+
+def nothing(command: object) -> None:
+    pass
+
+
+def test_a_connection_that_drops_is_made_anew_and_the_waiting_goes_on() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    stage = Stage(host)
+    stage.world.ways_back = [HostUnreachable("no route")] * 3
+    stage.world.host.before("watch", nothing, lambda _: stage.world.cut())
+    host.later(20.0, lambda: host.end(trainer))
+    outcome, took = waited(stage, "gone", None)
+    assert (outcome.result, exit_code_of(outcome)) == ("not_running", 0)
+    assert took < 25.0
+    assert len(stage.of(events.Reconnected)) == 1
+
+
+def test_without_a_way_back_the_limit_holds_and_it_is_unknown() -> None:
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+    stage.world.no_way_back = HostUnreachable("no route")
+    stage.world.host.before("watch", nothing, lambda _: stage.world.cut())
+    outcome, took = waited(stage, "gone", 12.0)
+    assert (outcome.verdict, exit_code_of(outcome)) == ("unknown", 4)
+    assert took <= 12.5
+    assert "could not be re-made" in (outcome.reason or "")
 
 
 def test_two_unrelated_trees_are_refused_as_a_stop_would() -> None:
