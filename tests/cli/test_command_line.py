@@ -174,6 +174,25 @@ def test_a_closed_stdout_never_changes_the_code(home: Path) -> None:
     os.close(write)
 
 
+@pytest.mark.parametrize("words", [["stop", "ct201", "--json"], ["ls"], ["explain", "deaf"]])
+def test_a_full_stdout_is_told_and_changes_no_code(home: Path, words: list[str]) -> None:
+    """An empty file beside exit 0 would be read as an empty answer."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fleetstop", *words],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == (5 if words[0] == "stop" else 0)
+    told = [each for each in done.stderr.splitlines() if "could be written" in each]
+    assert told == ["fleetstop: not all of the output could be written: No space left on device"]
+
+
 def test_ls_lists_the_inventory(home: Path) -> None:
     done = fleetstop(home, "ls")
     assert done.returncode == 0

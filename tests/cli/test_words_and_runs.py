@@ -95,6 +95,18 @@ def test_ls_and_a_mistake_leave_no_record(home: Path, monkeypatch: pytest.Monkey
     assert not (home / "state").exists()
 
 
+def test_a_history_that_cannot_be_read_is_no_fault_and_not_empty(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "state").mkdir()
+    (home / "state/fleetstop").write_text("a file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    for words in (["history"], ["history", "--json"], ["history", "show", "ab"]):
+        done = fleetstop(home, *words)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert f"{home}/state/fleetstop/runs cannot be read: Not a directory" in done.stderr
+
+
 def test_a_state_directory_that_cannot_be_made_costs_one_line(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
