@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from fleetstop.cli import main as cli_main
 
 INVENTORY = """\
 hosts:
@@ -172,6 +176,59 @@ def test_a_closed_stdout_never_changes_the_code(home: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "BrokenPipe" not in done.stderr
     os.close(write)
+
+
+@pytest.mark.parametrize("flag", ["--json", "--events"])
+def test_interrupted_before_it_could_look_there_is_a_report(home: Path, flag: str) -> None:
+    read, write = os.pipe()  # an inventory that never comes
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fleetstop", "stop", "ct200", flag, "-i", f"/dev/fd/{read}"],
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=[read],
+    )
+    waiting = Path(f"/proc/{child.pid}/wchan")
+    deadline = time.monotonic() + 60
+    while "pipe" not in waiting.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    os.close(read)
+    os.close(write)
+    (report,) = map(json.loads, out.splitlines())
+    assert child.returncode == report["exit_code"] == 130, err
+    assert (report["event"], report["schema"], report["targets"]) == ("report", 1, [])
+    assert re.fullmatch(r"[0-9a-f]{8}", report["run"])
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["wait", "ct200", "--json"], 1),
+        (["status", "--events", "ct200"], 1),
+        (["stop", "ct200"], 0),
+        (["stop", "ct200", "--", "--json"], 0),
+        (["ls", "--json"], 0),
+    ],
+)
+def test_interrupted_while_it_is_loaded_too(
+    words: list[str],
+    lines: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def loading(**_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fleetstop.cli.group.main", loading)
+    monkeypatch.setattr(sys, "argv", ["fleetstop", *words])
+    with pytest.raises(SystemExit) as left:
+        cli_main()
+    assert left.value.code == 130
+    assert len(capsys.readouterr().out.splitlines()) == lines
 
 
 @pytest.mark.parametrize("words", [["stop", "ct201", "--json"], ["ls"], ["explain", "deaf"]])
