@@ -170,8 +170,11 @@ def _unrecorded(fleet: Fleet) -> None:
 async def _run(fleet: Fleet, work: Callable[[Fleet], Awaitable[Report]]) -> Report:
     task = asyncio.current_task()
     assert task is not None
-    # a supervisor's TERM is an interruption like Ctrl-C: tell, give the lock back, go
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    # a supervisor's TERM and a terminal that closes are interruptions like Ctrl-C: tell, give the
+    # lock back, go; under nohup HUP stays ignored
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
     async with fleet:
         return await work(fleet)
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -202,6 +203,46 @@ def test_interrupted_before_it_could_look_there_is_a_report(home: Path, flag: st
     assert child.returncode == report["exit_code"] == 130, err
     assert (report["event"], report["schema"], report["targets"]) == ("report", 1, [])
     assert re.fullmatch(r"[0-9a-f]{8}", report["run"])
+
+
+@pytest.mark.parametrize(
+    ("sent", "ignored"),
+    [
+        (signal.SIGINT, False),
+        (signal.SIGTERM, False),
+        (signal.SIGHUP, False),
+        (signal.SIGHUP, True),
+    ],
+)
+def test_a_signal_tells_and_a_nohup_holds(home: Path, sent: signal.Signals, ignored: bool) -> None:
+    """A terminal that closes is an interruption like Ctrl-C, except under nohup."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it never greets
+        port = silent.getsockname()[1]
+        text = f"hosts: {{box: {{ssh: root@127.0.0.1, port: {port}, jobs: {{train: {{}}}}}}}}\n"
+        text = text.replace("{}", "{match: {script: train.py}}")
+        (home / "inventory/fleet.yaml").write_text(text)
+        shell = "trap '' HUP; " if ignored else ""
+        words = ["-m", "fleetstop", "wait", "box", "--json", "--timeout", "2"]
+        child = subprocess.Popen(
+            ["sh", "-c", f'{shell}exec "$@"', "sh", sys.executable, *words],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        silent.settimeout(60)
+        connection, _ = silent.accept()
+        time.sleep(0.2)
+        child.send_signal(sent)
+        if ignored:
+            time.sleep(0.5)
+            assert child.poll() is None
+            connection.close()
+        out, err = child.communicate(timeout=60)
+        connection.close()
+    assert child.returncode == (4 if ignored else 130), err
+    assert json.loads(out)["targets"][0]["interrupted"] is not ignored
 
 
 @pytest.mark.parametrize(
