@@ -24,6 +24,10 @@ def test_every_word_of_the_contract_is_explained() -> None:
     assert words("verdict") == list(ORDER)
     assert words("landing") == list(get_args(Landing))
     assert sorted(words("result")) == sorted(get_args(Result))
+    section = README.read_text().partition("The reason of `unclean`")[2]
+    named = section.partition("(")[2].partition(")")[0].replace(",", " ").split()
+    assert len(named) == 8
+    assert words("reason") == named
     assert words("exit code") == [*map(str, range(9)), "70", "130"]
 
 
