@@ -12,7 +12,7 @@ from fleetstop import events
 from fleetstop.actions import aims
 from fleetstop.actions.again import Steady
 from fleetstop.actions.locate import locate
-from fleetstop.actions.present import blind, located, outcome_of
+from fleetstop.actions.present import blind, gaps, located, outcome_of
 from fleetstop.actions.refusals import describe
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
@@ -91,6 +91,8 @@ async def _wait(scope: Scope, aim: Aim, vigil: Vigil) -> Outcome:
     if vigil.family is not None:
         scope.teller.tell(events.Located, **located(scope, scene, vigil.family, None, False, False))
         snapshot(scope, "found", vigil.family, vigil.tree, vigil.judged)
+        for text in gaps(scope, scene):  # what is not there may be waited for without end
+            vigil.say(text)
     scope.teller.tell(events.Waiting, what=aim.what, limit_s=aim.limit_s)
     match aim.what:
         case "gone":

@@ -290,7 +290,8 @@ def explain(word: str) -> tuple[Meaning, ...]:
 
 def near(word: str) -> tuple[str, ...]:
     """The words that somebody may have meant, the nearest first."""
-    return tuple(get_close_matches(_plain(word), [each.word for each in ALL], n=2, cutoff=0.6))
+    words = list(dict.fromkeys(each.word for each in ALL))
+    return tuple(get_close_matches(_plain(word), words, n=2, cutoff=0.6))
 
 
 def _plain(word: str) -> str:

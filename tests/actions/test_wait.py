@@ -361,6 +361,14 @@ def test_one_that_ended_where_nothing_can_be_listed_is_unknown_soon() -> None:
     assert took < 20.0
 
 
+def test_a_directory_that_is_not_there_is_told_at_once() -> None:
+    """A slip in the inventory would be waited for without end."""
+    host = FakeHost()
+    a_job(host)
+    outcome, _ = waited(of(job(checkpoints="/nowhere"), host), "checkpoint", 4.0)
+    assert "checkpoints: /nowhere does not exist there (yet)" in outcome.findings
+
+
 def test_another_job_s_directory_is_told() -> None:
     host = FakeHost()
     saving(host)

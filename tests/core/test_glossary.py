@@ -65,4 +65,5 @@ def test_a_word_is_found_as_it_is_shown() -> None:
 def test_a_slip_finds_its_word() -> None:
     assert glossary.near("deff")[0] == "deaf"
     assert glossary.near("zombi") == ("zombie",)
+    assert glossary.near("respawnd") == ("respawned",)
     assert glossary.near("qqqq") == ()
