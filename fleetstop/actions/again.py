@@ -53,15 +53,18 @@ class _Inside:
 class Steady:
     """A Place that outlives its connection: see ports.Place.
 
-    A few tries within a minute; where it cannot be re-made, ConnectionLost says why, and is
-    raised at once from then on.
+    A few tries within a minute, and none that would begin past `until` by the clock; where it
+    cannot be re-made, ConnectionLost says why, and is raised at once from then on.
     """
 
-    def __init__(self, place: Place, host: str, clock: Clock, teller: Teller) -> None:
+    def __init__(
+        self, place: Place, host: str, clock: Clock, teller: Teller, until: float | None = None
+    ) -> None:
         self._place = place
         self._name = host
         self._clock = clock
         self._teller = teller
+        self._until = until
         self._one = asyncio.Lock()
         self._made = 0
         self._over: ConnectionLost | None = None
@@ -186,10 +189,13 @@ class Steady:
                 return await self._place.again()
             except CouldNotLook as exc:
                 spent = self._clock.now() - since
-                if not _worth_another(exc) or spent + pause > WITHIN_S:
+                if not _worth_another(exc) or spent + pause > self._longest(since):
                     raise self._given_up(lost, exc, spent) from exc
             await self._clock.sleep(pause)
             pause = min(_LONGEST_PAUSE_S, pause * 2)
+
+    def _longest(self, since: float) -> float:
+        return WITHIN_S if self._until is None else min(WITHIN_S, self._until - since)
 
     def _given_up(self, lost: CouldNotLook, why: CouldNotLook, spent: float) -> ConnectionLost:
         text = f"{lost.message}; it could not be re-made in {spent:.0f} s: {why.message}"

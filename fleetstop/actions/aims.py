@@ -21,15 +21,15 @@ from fleetstop.core.risk import age
 from fleetstop.errors import Refused, RemoteFailed
 
 _EVERY_S = 1.0
+_TRIES = 5
 
 
 async def gone(vigil: Vigil) -> Outcome:
     """Every member has ended, nothing matches, and no launcher would start it again."""
     began_running = vigil.family is not None
-    vmid = vigil.scope.target.vmid
     while True:
-        if vmid is not None and not vigil.tree.processes:
-            said = f"it is gone: container {vmid} was stopped"
+        if _place_stopped(vigil):
+            said = f"it is gone: container {vigil.scope.target.vmid} was stopped"
             return vigil.outcome("not_running", reason=said, **_verdict_gone(vigil))
         left = vigil.standing
         if not left and await vigil.surely_gone():
@@ -46,6 +46,11 @@ async def gone(vigil: Vigil) -> Outcome:
             return vigil.not_reached(_who_is_left(vigil))
         await vigil.pause()
         await vigil.look()
+
+
+def _place_stopped(vigil: Vigil) -> bool:
+    """A look at a container without processes is accepted only where it is stopped."""
+    return vigil.scope.target.vmid is not None and not vigil.tree.processes
 
 
 _NOTHING = "nothing matches, and no launcher names it"
@@ -84,7 +89,11 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
     if job.checkpoints in vigil.scope.target.foreign_checkpoints:
         vigil.say(f"another job saves to {job.checkpoints} too: a checkpoint there may be its")
     before: Listing | None = None
+    unseen = 0
     while True:
+        if _place_stopped(vigil):  # nobody can enter it, to list or to save
+            gone = f"container {vigil.scope.target.vmid} was stopped"
+            return vigil.not_reached(f"{gone}, and nothing new is complete")
         over = not vigil.standing
         listed = await looks.listing(await vigil.scope.place.inside(), job.checkpoints)
         if isinstance(listed.listing, Listing):
@@ -96,9 +105,11 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
                 return vigil.reached(f"{whole.name} is new and complete", checkpoint=kept)
             if over and still:
                 return vigil.not_reached("it ended, and nothing new is complete")
+        unseen = unseen + 1 if isinstance(listed.listing, Unseen) else 0
+        # once all have ended nothing more will come: a listing that fails on is told, not awaited
+        if isinstance(listed.listing, Unseen) and (vigil.late or (over and unseen >= _TRIES)):
+            raise RemoteFailed(f"the checkpoints: {listed.listing.reason}")
         if vigil.late:
-            if isinstance(listed.listing, Unseen):
-                raise RemoteFailed(f"the checkpoints: {listed.listing.reason}")
             return vigil.not_reached("no new checkpoint is complete")
         await vigil.pause(_EVERY_S)
         await vigil.look()
@@ -217,7 +228,7 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
 
 def _lacks(check: Healthcheck) -> str:
     if check.log_matches is None:
-        return f"no trainer has lived for {check.within_s:g} s"
+        return f"the same trainers were not seen to live for {check.within_s:g} s yet"
     return f"nothing in the log matches {check.log_matches!r} yet"
 
 

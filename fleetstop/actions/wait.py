@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import aims
+from fleetstop.actions.again import Steady
 from fleetstop.actions.locate import locate
-from fleetstop.actions.present import blind, located, outcome_of
+from fleetstop.actions.present import blind, gaps, located, outcome_of
 from fleetstop.actions.refusals import describe
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
@@ -35,6 +36,8 @@ async def wait(scope: Scope, aim: Aim) -> Outcome:
     trainer was alive last, unclean where none was; unreachable where it could not look."""
     started = scope.clock.now()
     aim = _limited(scope, aim, started)
+    steady = Steady(scope.place, scope.target.host.name, scope.clock, scope.teller, aim.until)
+    scope = msgspec.structs.replace(scope, place=steady)
     vigil = Vigil(scope, aim.until)
     try:
         outcome = await _wait(scope, aim, vigil)
@@ -88,6 +91,8 @@ async def _wait(scope: Scope, aim: Aim, vigil: Vigil) -> Outcome:
     if vigil.family is not None:
         scope.teller.tell(events.Located, **located(scope, scene, vigil.family, None, False, False))
         snapshot(scope, "found", vigil.family, vigil.tree, vigil.judged)
+        for text in gaps(scope, scene):  # what is not there may be waited for without end
+            vigil.say(text)
     scope.teller.tell(events.Waiting, what=aim.what, limit_s=aim.limit_s)
     match aim.what:
         case "gone":

@@ -7,6 +7,7 @@ import sys
 import click
 
 from fleetstop.cli.commands import group
+from fleetstop.cli.early import cut_short
 
 
 def main() -> None:
@@ -17,6 +18,7 @@ def main() -> None:
         exc.show()
         code = exc.exit_code
     except (click.Abort, KeyboardInterrupt):
+        cut_short(sys.argv[1:])
         code = 130
     except Exception as exc:
         # exit 1 means that the job still runs; a bug must not say that

@@ -175,9 +175,21 @@ _ROOT = click.option(
 )
 
 
+def _cost(_context: click.Context, _option: click.Parameter, seconds: float) -> float:
+    if not 0.0 <= seconds <= 60.0:  # nan too
+        raise click.BadParameter("seconds, from 0 to 60")
+    return seconds
+
+
 @lab.command("up")
 @click.option("--containers", default=2, show_default=True, type=click.IntRange(1, 20))
-@click.option("--pct-cost", default=0.0, show_default=True, help="Seconds of CPU a pct call costs.")
+@click.option(
+    "--pct-cost",
+    callback=_cost,
+    default=0.0,
+    show_default=True,
+    help="Seconds of CPU a pct call costs.",
+)
 @_ROOT
 def lab_up(**given: Any) -> int:
     """Start it, with a polite trainer in the first container and a deaf one in the second."""
@@ -205,7 +217,13 @@ def lab_status(**given: Any) -> int:
 
 
 @group.command()
-@click.option("--pct-cost", default=0.4, show_default=True, help="Seconds of CPU a pct call costs.")
+@click.option(
+    "--pct-cost",
+    callback=_cost,
+    default=0.4,
+    show_default=True,
+    help="Seconds of CPU a pct call costs.",
+)
 def demo(**given: Any) -> int:
     """Stop a polite, a deaf and a slow-saving trainer on a practice fleet of its own."""
     from fleetstop.cli.demo import play

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fleetstop.cli.practice import need_parts
+from fleetstop.cli.practice import interruptible, need_parts
 from fleetstop.cli.running import complain
 from fleetstop.core.redact import text
 from fleetstop.errors import FleetstopError
@@ -43,6 +43,7 @@ def play(pct_cost: float) -> int:
     try:
         need_parts()
         with (
+            interruptible(),
             tempfile.TemporaryDirectory(prefix="fsl-") as root,
             Lab.up(Path(root) / "lab", len(_ACTS), gpus=len(_ACTS)) as lab,
         ):

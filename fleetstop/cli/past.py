@@ -17,7 +17,10 @@ from fleetstop.view.stream import Outlet
 
 
 def listing(limit: int, target: str | None, as_json: bool) -> int:
-    found = past_runs(limit, target)
+    try:
+        found = past_runs(limit, target)
+    except FleetstopError as exc:
+        return complain(exc)
     out = Outlet(sys.stdout)
     if as_json:
         out.write(line({"event": "history", "schema": 1, "runs": found}) + "\n")

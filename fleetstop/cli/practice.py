@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fleetstop.cli.options import USUAL_ROOT
@@ -46,13 +49,36 @@ def need_parts() -> None:
 
 def _up(out: Outlet, root: Path, containers: int, pct_cost: float) -> None:
     need_parts()
-    lab = Lab.up(root, containers)
-    lab.set_pct_cost(pct_cost)
-    first, *rest = lab.vmids
-    lab.start(first, [], how="polite")
-    for vmid in rest:
-        lab.start(vmid, [], how="deaf")
+    with interruptible():
+        lab = Lab.up(root, containers)
+        try:
+            lab.set_pct_cost(pct_cost)
+            first, *rest = lab.vmids
+            lab.start(first, [], how="polite")
+            for vmid in rest:
+                lab.start(vmid, [], how="deaf")
+        except BaseException:
+            lab.down()
+            raise
     _show(out, root)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """TERM, and HUP when the terminal closes, as Ctrl-C: what was begun is taken down again."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    names = [signal.SIGTERM, signal.SIGHUP]
+    heard = [each for each in names if signal.getsignal(each) is signal.SIG_DFL]
+    for each in heard:
+        signal.signal(each, interrupt)
+    try:
+        yield
+    finally:
+        for each in heard:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _down(out: Outlet, root: Path) -> None:

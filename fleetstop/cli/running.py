@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fleetstop.api import Fleet
+from fleetstop.cli import early
 from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match
 from fleetstop.core.report import Report
@@ -126,9 +127,26 @@ def _match(given: Given) -> Match | None:
 
 def _operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool) -> int:
     """Runs one operation; the report's exit code, or the error's."""
+    reported = False
+
+    def heard(event: AnyEvent) -> None:
+        nonlocal reported
+        reported = reported or isinstance(event, Report)
+
+    try:
+        return _operated(given, work, table=table, heard=heard)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if (given["as_json"] or given["events"]) and not reported:
+            early.report()
+        return 130
+
+
+def _operated(
+    given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool, heard: Emit
+) -> int:
     with ExitStack() as stack:
         someone = None if table else _someone(given)
-        emit = _listeners(given, stack, table=table, first=someone)
+        emit = _fan_out([_listeners(given, stack, table=table, first=someone), heard])
         try:
             fleet = Fleet.load(
                 given["inventory"],
@@ -141,8 +159,6 @@ def _operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table:
             return asyncio.run(_run(fleet, work)).exit_code
         except FleetstopError as exc:
             return complain(exc)
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            return 130
 
 
 def _unrecorded(fleet: Fleet) -> None:
@@ -154,8 +170,11 @@ def _unrecorded(fleet: Fleet) -> None:
 async def _run(fleet: Fleet, work: Callable[[Fleet], Awaitable[Report]]) -> Report:
     task = asyncio.current_task()
     assert task is not None
-    # a supervisor's TERM is an interruption like Ctrl-C: tell, give the lock back, go
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    # a supervisor's TERM and a terminal that closes are interruptions like Ctrl-C: tell, give the
+    # lock back, go; under nohup HUP stays ignored
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
     async with fleet:
         return await work(fleet)
 

@@ -88,6 +88,8 @@ def _read_files(files: Sequence[Path], cwd: Path) -> Inventory:
 def read_file(path: Path, cwd: Path) -> Spot:
     file = _relative(cwd, path)
     try:
+        if path.is_fifo() and not path.is_relative_to("/dev"):  # /dev/fd: what a shell substitutes
+            raise BadConfig(f"{plain(file)}: is a pipe, no file")
         with path.open("rb") as stream:
             content = stream.read(_LARGEST + 1)
     except FileNotFoundError as error:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Kind: TypeAlias = Literal["verdict", "exit code", "landing", "result"]
+Kind: TypeAlias = Literal["verdict", "exit code", "landing", "result", "reason"]
 
 
 class Meaning(Struct, frozen=True):
@@ -229,7 +229,58 @@ RESULTS = _table(
     },
 )
 
-ALL = (*VERDICTS, *LANDINGS, *RESULTS, *EXIT_CODES)
+_LOOK = "fleetstop status TARGET"
+
+# what the reason of `unclean` begins with
+REASONS = _table(
+    "reason",
+    {
+        "not_saved": (
+            "It ended without a new whole checkpoint: what it did since the last one is lost.",
+            "The listing of checkpoints: before the first signal against the one after the end.",
+            "Read the end of its log. Resume from the checkpoint that is named; the next time wait "
+            "for a save first: fleetstop wait TARGET --for checkpoint",
+        ),
+        "save_unseen": (
+            "It ended, and whether it saved could not be seen. Neither yes nor no is claimed.",
+            "The directory of checkpoints could not be listed, or the container not be entered.",
+            "Look into the directory yourself.",
+        ),
+        "unproven": (
+            "A new whole checkpoint is there, but another job may have written it.",
+            "No member was seen with it open, and others have business in that directory.",
+            "Look at the job's log and at the checkpoint's time; give each job its own directory.",
+        ),
+        "gpus_held": (
+            "It ended, and memory on its GPUs is still held.",
+            "nvidia-smi lists processes or memory there; the reason says whose.",
+            f"A driver needs some seconds at times: fleetstop wait TARGET --for gpu-free. {_LOOK} "
+            "shows who holds them.",
+        ),
+        "gpus_unseen": (
+            "It ended, and whether its GPUs are free could not be seen. Unknown is not free.",
+            "nvidia-smi failed or gave no answer; the reason says which.",
+            "Run nvidia-smi on the host.",
+        ),
+        "respawned": (
+            "It ended and is running again: something started it anew.",
+            "The same match fits processes that began after the end.",
+            "Stop what starts it; the reason names that where it can be seen.",
+        ),
+        "between_lives": (
+            "No trainer runs at the moment, but what would start one again does.",
+            "A loop or a launcher of the job lives without a trainer below it.",
+            f"End the loop, or look again in a moment: {_LOOK}",
+        ),
+        "not_reached": (
+            "What was waited for did not come about, and no trainer was alive last.",
+            "The last look of fleetstop wait.",
+            _LOOK,
+        ),
+    },
+)
+
+ALL = (*VERDICTS, *LANDINGS, *RESULTS, *REASONS, *EXIT_CODES)
 
 
 def explain(word: str) -> tuple[Meaning, ...]:
@@ -240,7 +291,8 @@ def explain(word: str) -> tuple[Meaning, ...]:
 
 def near(word: str) -> tuple[str, ...]:
     """The words that somebody may have meant, the nearest first."""
-    return tuple(get_close_matches(_plain(word), [each.word for each in ALL], n=2, cutoff=0.6))
+    words = list(dict.fromkeys(each.word for each in ALL))
+    return tuple(get_close_matches(_plain(word), words, n=2, cutoff=0.6))
 
 
 def _plain(word: str) -> str:

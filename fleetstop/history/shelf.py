@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from fleetstop.errors import BadUsage
+from fleetstop.errors import BadUsage, CouldNotLook
 from fleetstop.history import record
 from fleetstop.history.record import Record, State
 
@@ -40,7 +40,7 @@ class Entry(Struct, frozen=True):
 def runs(directory: Path, *, limit: int, target: str | None = None) -> tuple[Entry, ...]:
     """The newest first; those that cannot be read are left out (`show` says why)."""
     found: list[Entry] = []
-    for path in _newest_first(directory):
+    for path in _listed(directory):
         if len(found) >= limit:
             break
         one = _read(path)
@@ -49,7 +49,8 @@ def runs(directory: Path, *, limit: int, target: str | None = None) -> tuple[Ent
         entry = _entry(one, path)
         if target is None or any(_named(target, each) for each in entry.targets):
             found.append(entry)
-    return tuple(found)
+    # found by when they were last written, told by when they began
+    return tuple(sorted(found, key=lambda each: each.at or "", reverse=True))
 
 
 def _named(word: str, target: str) -> bool:
@@ -58,7 +59,7 @@ def _named(word: str, target: str) -> bool:
 
 def find(directory: Path, prefix: str) -> tuple[Record, State]:
     """The one run whose id begins so. Raises BadUsage, naming those that fit."""
-    every = _newest_first(directory)
+    every = _listed(directory)
     if re.fullmatch(r"[0-9a-f]{1,8}", prefix) is None:
         every = []
     fits = {each.name.partition(".")[0]: each for each in every if each.name.startswith(prefix)}
@@ -75,6 +76,14 @@ def find(directory: Path, prefix: str) -> tuple[Record, State]:
     if one is None:
         raise BadUsage(f"{path} cannot be read as a record of a run")
     return one, _state(one, path)
+
+
+def _listed(directory: Path) -> list[Path]:
+    """Raises CouldNotLook: what cannot be read is not taken for empty."""
+    try:
+        return _newest_first(directory)
+    except OSError as exc:
+        raise CouldNotLook(f"{directory} cannot be read: {exc.strerror}") from exc
 
 
 def _newest_first(directory: Path) -> list[Path]:

@@ -85,6 +85,8 @@ class Lab:
         if missing := missing_parts():
             raise LabUnavailable("; ".join(missing), hint="see `missing_parts()`")
         root = root.resolve()
+        if root.exists() and not root.is_dir():
+            raise LabUnavailable(f"{root} is no directory", hint="name another with --root")
         if root.exists() and any(root.iterdir()):
             raise LabUnavailable(f"{root} is not empty", hint=f"fleetstop lab down --root {root}")
         root.mkdir(parents=True, exist_ok=True)

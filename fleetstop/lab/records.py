@@ -39,11 +39,16 @@ class State:
             record = json.loads((root / "state.json").read_text())
         except FileNotFoundError:
             raise LabUnavailable(f"{root} holds no practice fleet") from None
-        if record.pop("schema") != SCHEMA:
-            raise LabUnavailable(f"{root} was made by another version")
-        sshd = ProcessId(*record.pop("sshd")) if record["sshd"] else record.pop("sshd")
-        containers = tuple((vmid, name) for vmid, name in record.pop("containers"))
-        return cls(containers=containers, sshd=sshd, **record)
+        except (OSError, ValueError) as exc:
+            raise LabUnavailable(f"{root}/state.json cannot be read: {exc}") from exc
+        try:
+            if record.pop("schema") != SCHEMA:
+                raise LabUnavailable(f"{root} was made by another version")
+            sshd = ProcessId(*record.pop("sshd")) if record["sshd"] else record.pop("sshd")
+            containers = tuple((vmid, name) for vmid, name in record.pop("containers"))
+            return cls(containers=containers, sshd=sshd, **record)
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise LabUnavailable(f"{root}/state.json is not that of a practice fleet") from exc
 
 
 def write_inventory(root: Path, host: str, server: Sshd, containers: Sequence[Container]) -> Path:

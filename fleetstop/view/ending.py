@@ -190,7 +190,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         Line("  ! ", redact.text(each), "warn") for each in outcome.findings if each not in shown
     ]
     if outcome.result in ("refused", "unclean", "unreachable"):
-        lines += [Line("    ", redact.text(each)) for each in outcome.evidence]
+        lines += [Line("    ", each) for each in naming.beside(outcome)]
     if outcome.result == "still_running" and outcome.verdict != "deaf":
         lines += [Line("    ", each) for each in naming.account(outcome.evidence)]
     if outcome.hint:

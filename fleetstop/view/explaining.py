@@ -11,6 +11,7 @@ _TITLES: dict[Kind, str] = {
     "verdict": "verdicts, the worst first",
     "landing": "landings: how a signal would land",
     "result": "results",
+    "reason": "reasons: how that of an unclean end begins",
     "exit code": "exit codes",
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from contextlib import suppress
 from typing import TextIO
 
@@ -37,14 +39,27 @@ class Outlet:
             except UnicodeEncodeError:
                 stream.write(_narrow(text, stream.encoding))
             stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as exc:
             self._stream = None
             _silence(stream)
+            _tell(stream, exc)
 
 
 def _narrow(text: str, encoding: str | None) -> str:
     name = encoding or "ascii"
     return text.replace("…", "...").encode(name, "backslashreplace").decode(name)
+
+
+def _tell(stream: TextIO, exc: Exception) -> None:
+    """One line, where more was meant to be kept than a reader has gone away."""
+    if not isinstance(exc, OSError) or exc.errno in (errno.EPIPE, errno.EBADF):
+        return
+    if sys.stderr is None or stream is sys.stderr:
+        return
+    with suppress(OSError, ValueError):
+        why = exc.strerror or type(exc).__name__
+        sys.stderr.write(f"fleetstop: not all of the output could be written: {why}\n")
+        sys.stderr.flush()
 
 
 def _silence(stream: TextIO) -> None:

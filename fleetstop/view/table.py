@@ -211,7 +211,8 @@ def _deaf(found: e.Located) -> str:
 
 
 def _bare(outcome: Outcome) -> tuple[str, ...]:
-    state = outcome.result.replace("_", " ")
+    # "refused" would say that fleetstop would not look
+    state = "interrupted" if outcome.interrupted else outcome.result.replace("_", " ")
     return (redact.text(outcome.target), state, *("-" for _ in _STATUS[2:]))
 
 
@@ -219,7 +220,7 @@ def _why(outcome: Outcome) -> list[Line]:
     lines = [Line("  ! ", redact.text(outcome.reason), "warn")] if outcome.reason else []
     if outcome.result == "not_running":
         lines = [each._replace(lead="  ", tone="plain") for each in lines]
-    lines += [Line("    ", redact.text(each)) for each in outcome.evidence]
+    lines += [Line("    ", each) for each in naming.beside(outcome)]
     lines += [Line("  ! ", redact.text(each), "warn") for each in outcome.findings]
     return lines + ([Line("  next    ", redact.text(outcome.hint))] if outcome.hint else [])
 

@@ -11,7 +11,7 @@ from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.core.commands import Answer
 from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.report import Outcome, exit_code_of
-from fleetstop.errors import ConnectionLost
+from fleetstop.errors import ConnectionLost, HostUnreachable
 from tests.actions.stage import Stage, job, target
 from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job, torn, whole
 
@@ -180,6 +180,7 @@ def test_frozen_or_lost_is_unknown_never_gone() -> None:
     lost = FakeHost()
     a_job(lost)
     stage = Stage(lost)
+    stage.world.no_way_back = HostUnreachable("no route")
 
     def drop(command: object) -> None:
         raise ConnectionLost("pve1: the connection went away")
@@ -187,6 +188,35 @@ def test_frozen_or_lost_is_unknown_never_gone() -> None:
     stage.world.host.before("watch", lambda _: None, drop)
     outcome, _ = waited(stage)
     assert (outcome.verdict, exit_code_of(outcome)) == ("unknown", 4)
+
+
+def nothing(command: object) -> None:
+    pass
+
+
+def test_a_connection_that_drops_is_made_anew_and_the_waiting_goes_on() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    stage = Stage(host)
+    stage.world.ways_back = [HostUnreachable("no route")] * 3
+    stage.world.host.before("watch", nothing, lambda _: stage.world.cut())
+    host.later(20.0, lambda: host.end(trainer))
+    outcome, took = waited(stage, "gone", None)
+    assert (outcome.result, exit_code_of(outcome)) == ("not_running", 0)
+    assert took < 25.0
+    assert len(stage.of(events.Reconnected)) == 1
+
+
+def test_without_a_way_back_the_limit_holds_and_it_is_unknown() -> None:
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+    stage.world.no_way_back = HostUnreachable("no route")
+    stage.world.host.before("watch", nothing, lambda _: stage.world.cut())
+    outcome, took = waited(stage, "gone", 12.0)
+    assert (outcome.verdict, exit_code_of(outcome)) == ("unknown", 4)
+    assert took <= 12.5
+    assert "could not be re-made" in (outcome.reason or "")
 
 
 def test_two_unrelated_trees_are_refused_as_a_stop_would() -> None:
@@ -294,6 +324,49 @@ def test_a_directory_that_cannot_be_listed_is_unknown() -> None:
     stage.world.within.on("list", Answer(41, b""))
     outcome, _ = waited(stage, "checkpoint", 5.0)
     assert exit_code_of(outcome) == 4
+
+
+@pytest.mark.parametrize("enters", [True, False])
+def test_a_container_that_is_stopped_meanwhile_saves_no_more(enters: bool) -> None:
+    """Without a limit too: the shell that was inside has ended with the container."""
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+
+    def stop() -> None:
+        host.procs.clear()
+        stage.world.status = "stopped"
+        if not enters:
+            stage.world.within.on("list", Answer(137, b""))
+
+    host.later(3.0, stop)
+    outcome, took = waited(stage, "checkpoint", 60.0)
+    assert (outcome.result, exit_code_of(outcome)) == ("unclean", 6)
+    assert outcome.reason == "not_reached: container 200 was stopped, and nothing new is complete"
+    assert took < 8.0
+
+
+def test_one_that_ended_where_nothing_can_be_listed_is_unknown_soon() -> None:
+    host = FakeHost()
+    trainer = a_job(host)
+    stage = Stage(host)
+
+    def end() -> None:
+        host.end(trainer)
+        stage.world.within.on("list", Answer(41, b""))
+
+    host.later(3.0, end)
+    outcome, took = waited(stage, "checkpoint", 60.0)
+    assert (outcome.result, exit_code_of(outcome)) == ("unreachable", 4)
+    assert took < 20.0
+
+
+def test_a_directory_that_is_not_there_is_told_at_once() -> None:
+    """A slip in the inventory would be waited for without end."""
+    host = FakeHost()
+    a_job(host)
+    outcome, _ = waited(of(job(checkpoints="/nowhere"), host), "checkpoint", 4.0)
+    assert "checkpoints: /nowhere does not exist there (yet)" in outcome.findings
 
 
 def test_another_job_s_directory_is_told() -> None:
@@ -433,7 +506,15 @@ def test_one_that_dies_and_comes_again_is_not_healthy() -> None:
     host.later(6.0, again)
     outcome, _ = waited(of(job(checkpoints=None), host), "healthy", 40.0)
     assert outcome.result != "running"
-    assert "no trainer has lived for 10 s" in (outcome.reason or "")
+    assert "the same trainers were not seen to live for 10 s" in (outcome.reason or "")
+
+
+def test_a_long_lived_trainer_is_not_said_to_have_lived_shortly() -> None:
+    host = FakeHost()
+    a_job(host)
+    outcome, _ = waited(Stage(host), "healthy", 4.0)
+    assert outcome.result == "still_running"
+    assert outcome.reason == "not healthy: the same trainers were not seen to live for 10 s yet"
 
 
 def test_a_pattern_without_a_log_is_refused() -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from fleetstop.cli import main as cli_main
 
 INVENTORY = """\
 hosts:
@@ -172,6 +177,118 @@ def test_a_closed_stdout_never_changes_the_code(home: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "BrokenPipe" not in done.stderr
     os.close(write)
+
+
+@pytest.mark.parametrize("flag", ["--json", "--events"])
+def test_interrupted_before_it_could_look_there_is_a_report(home: Path, flag: str) -> None:
+    read, write = os.pipe()  # an inventory that never comes
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fleetstop", "stop", "ct200", flag, "-i", f"/dev/fd/{read}"],
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=[read],
+    )
+    waiting = Path(f"/proc/{child.pid}/wchan")
+    deadline = time.monotonic() + 60
+    while "pipe" not in waiting.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    os.close(read)
+    os.close(write)
+    (report,) = map(json.loads, out.splitlines())
+    assert child.returncode == report["exit_code"] == 130, err
+    assert (report["event"], report["schema"], report["targets"]) == ("report", 1, [])
+    assert re.fullmatch(r"[0-9a-f]{8}", report["run"])
+
+
+@pytest.mark.parametrize(
+    ("sent", "ignored"),
+    [
+        (signal.SIGINT, False),
+        (signal.SIGTERM, False),
+        (signal.SIGHUP, False),
+        (signal.SIGHUP, True),
+    ],
+)
+def test_a_signal_tells_and_a_nohup_holds(home: Path, sent: signal.Signals, ignored: bool) -> None:
+    """A terminal that closes is an interruption like Ctrl-C, except under nohup."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it never greets
+        port = silent.getsockname()[1]
+        text = f"hosts: {{box: {{ssh: root@127.0.0.1, port: {port}, jobs: {{train: {{}}}}}}}}\n"
+        text = text.replace("{}", "{match: {script: train.py}}")
+        (home / "inventory/fleet.yaml").write_text(text)
+        shell = "trap '' HUP; " if ignored else ""
+        words = ["-m", "fleetstop", "wait", "box", "--json", "--timeout", "2"]
+        child = subprocess.Popen(
+            ["sh", "-c", f'{shell}exec "$@"', "sh", sys.executable, *words],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        silent.settimeout(60)
+        connection, _ = silent.accept()
+        time.sleep(0.2)
+        child.send_signal(sent)
+        if ignored:
+            time.sleep(0.5)
+            assert child.poll() is None
+            connection.close()
+        out, err = child.communicate(timeout=60)
+        connection.close()
+    assert child.returncode == (4 if ignored else 130), err
+    assert json.loads(out)["targets"][0]["interrupted"] is not ignored
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["wait", "ct200", "--json"], 1),
+        (["status", "--events", "ct200"], 1),
+        (["stop", "ct200"], 0),
+        (["stop", "ct200", "--", "--json"], 0),
+        (["ls", "--json"], 0),
+    ],
+)
+def test_interrupted_while_it_is_loaded_too(
+    words: list[str],
+    lines: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def loading(**_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fleetstop.cli.group.main", loading)
+    monkeypatch.setattr(sys, "argv", ["fleetstop", *words])
+    with pytest.raises(SystemExit) as left:
+        cli_main()
+    assert left.value.code == 130
+    assert len(capsys.readouterr().out.splitlines()) == lines
+
+
+@pytest.mark.parametrize("words", [["stop", "ct201", "--json"], ["ls"], ["explain", "deaf"]])
+def test_a_full_stdout_is_told_and_changes_no_code(home: Path, words: list[str]) -> None:
+    """An empty file beside exit 0 would be read as an empty answer."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fleetstop", *words],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == (5 if words[0] == "stop" else 0)
+    told = [each for each in done.stderr.splitlines() if "could be written" in each]
+    assert told == ["fleetstop: not all of the output could be written: No space left on device"]
 
 
 def test_ls_lists_the_inventory(home: Path) -> None:

@@ -95,6 +95,18 @@ def test_ls_and_a_mistake_leave_no_record(home: Path, monkeypatch: pytest.Monkey
     assert not (home / "state").exists()
 
 
+def test_a_history_that_cannot_be_read_is_no_fault_and_not_empty(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "state").mkdir()
+    (home / "state/fleetstop").write_text("a file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    for words in (["history"], ["history", "--json"], ["history", "show", "ab"]):
+        done = fleetstop(home, *words)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert f"{home}/state/fleetstop/runs cannot be read: Not a directory" in done.stderr
+
+
 def test_a_state_directory_that_cannot_be_made_costs_one_line(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,3 +117,26 @@ def test_a_state_directory_that_cannot_be_made_costs_one_line(
     lines = [each for each in done.stderr.splitlines() if "no whole record" in each]
     assert len(lines) == 1
     assert os.fspath(home) in lines[0]
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "7", "nonsense", '{"schema": 1, "sshd": 3}', None])
+def test_a_directory_that_is_no_practice_fleet_is_said_to_be_none(
+    home: Path, text: str | None
+) -> None:
+    (home / "root").mkdir()
+    if text is None:
+        (home / "root/state.json").mkdir()
+    else:
+        (home / "root/state.json").write_text(text)
+    for command in ("status", "down"):
+        done = fleetstop(home, "lab", command, "--root", str(home / "root"))
+        assert done.returncode == 4, done.stderr
+        assert "state.json" in done.stderr
+    assert (home / "root/state.json").exists()
+
+
+@pytest.mark.parametrize("cost", ["-1", "nan", "inf", "1e9"])
+def test_what_a_practice_pct_may_cost_is_bounded(home: Path, cost: str) -> None:
+    root = str(home / "root")
+    assert fleetstop(home, "lab", "up", "--root", root, "--pct-cost", cost).returncode == 2
+    assert fleetstop(home, "demo", "--pct-cost", cost).returncode == 2

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import threading
 from pathlib import Path
 
 import pytest
@@ -614,3 +616,28 @@ def test_the_readme_names_every_key_and_every_stock_playbook() -> None:
         keys |= {*kind["properties"]}
     assert len(keys) > 20
     assert {key for key in keys | STOCK if not re.search(rf"`{key}\b", SECTION)} == set()
+
+
+@pytest.mark.parametrize("name", ["pipe.yaml", "mine.yaml"])
+def test_a_pipe_among_the_playbooks_is_told_and_not_read(tmp_path: Path, name: str) -> None:
+    """Opening it would wait for a writer for good."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "mine.yaml").write_text("extends: pipe.yaml\n")
+    writer = os.open(tmp_path / "pipe.yaml", os.O_RDWR)
+    os.write(writer, b"extends: graceful\n")
+    end = threading.Timer(1.0, os.close, [writer])  # whoever reads after all hangs no test
+    end.start()
+    with pytest.raises(BadConfig, match=r"pipe\.yaml: is a pipe, no file"):
+        load_playbook(str(tmp_path / name), cwd=tmp_path, dirs=[stock_dir()])
+    end.join()
+
+
+def test_what_the_shell_substitutes_is_read(tmp_path: Path) -> None:
+    """`-p <(generate)`."""
+    read, write = os.pipe()
+    os.write(write, b"lossless: true\nladder: [{signal: INT, to: trainers, wait: 3m}]\n")
+    os.close(write)
+    try:
+        assert load_playbook(f"/dev/fd/{read}", cwd=tmp_path, dirs=[]).lossless
+    finally:
+        os.close(read)

@@ -24,6 +24,10 @@ def test_every_word_of_the_contract_is_explained() -> None:
     assert words("verdict") == list(ORDER)
     assert words("landing") == list(get_args(Landing))
     assert sorted(words("result")) == sorted(get_args(Result))
+    section = README.read_text().partition("The reason of `unclean`")[2]
+    named = section.partition("(")[2].partition(")")[0].replace(",", " ").split()
+    assert len(named) == 8
+    assert words("reason") == named
     assert words("exit code") == [*map(str, range(9)), "70", "130"]
 
 
@@ -61,4 +65,5 @@ def test_a_word_is_found_as_it_is_shown() -> None:
 def test_a_slip_finds_its_word() -> None:
     assert glossary.near("deff")[0] == "deaf"
     assert glossary.near("zombi") == ("zombie",)
+    assert glossary.near("respawnd") == ("respawned",)
     assert glossary.near("qqqq") == ()

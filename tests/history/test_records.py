@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fleetstop import events
 from fleetstop.core.report import Report
-from fleetstop.errors import BadUsage
+from fleetstop.errors import BadUsage, CouldNotLook
 from fleetstop.events import AnyEvent, SeenProcess
 from fleetstop.history import record, shelf
 from fleetstop.history.recorder import HOLD_EVERY_S, Recorder
@@ -224,3 +225,19 @@ def test_every_event_there_is_can_be_read_back(tmp_path: Path) -> None:
         assert kinds == [type(e) for e in story if not isinstance(e, events.Holding | Report)] or (
             events.Holding in kinds
         )
+
+
+def test_the_list_is_by_when_they_began_and_what_cannot_be_read_is_not_empty(
+    tmp_path: Path,
+) -> None:
+    """A long run ends after a short one that began later."""
+    early, late = "00000001", "00000002"
+    told(tmp_path, [s.started("stop"), *s.finished("14:02:36", "stopped")], early)
+    began = s.started("status")
+    later = msgspec.structs.replace(began, at=began.at.replace("T14:", "T15:"))
+    told(tmp_path, [later, *s.finished("15:02:36", "stopped")], late)
+    os.utime(tmp_path / f"{late}.json", (1.0, 1.0))
+    assert [each.run for each in shelf.runs(tmp_path, limit=9)] == [late, early]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CouldNotLook, match="cannot be read: Not a directory"):
+        shelf.runs(tmp_path / "file", limit=9)

@@ -216,6 +216,28 @@ def test_a_failed_start_is_taken_back(new_lab: NewLab, monkeypatch: pytest.Monke
     assert not cgroups.directories(first)
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_lab_up_leaves_nothing(
+    new_lab: NewLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: signal.Signals
+) -> None:
+    from fleetstop.cli import practice
+
+    root, begun = Path(f"/tmp/fsl-up-{os.getpid()}"), []
+
+    def interrupted(lab: Lab, *_: object, **__: object) -> None:
+        begun.append(lab)
+        os.kill(os.getpid(), sent)
+        time.sleep(5)  # the signal comes long before
+
+    monkeypatch.setattr(Lab, "start", interrupted)
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)]
+    with pytest.raises(KeyboardInterrupt):
+        practice.up(str(root), 1, 0.0)
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == before
+    assert not root.exists()
+    assert traces(begun[0]) == []
+
+
 def test_a_directory_in_use_is_refused(lab: Lab) -> None:
     with pytest.raises(LabUnavailable, match="is not empty"):
         Lab.up(lab.root, 1)

@@ -284,6 +284,7 @@ UNREACHABLE: list[e.AnyEvent] = [
     started(),
     *finished(
         "14:02:20", "unreachable", reason="pve1: login refused for root",
+        evidence=("pve1: login refused for root",),
         hint="ssh-copy-id root@pve1",
     ),
 ]  # fmt: skip

@@ -166,6 +166,20 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
     "status_above_supervisor": running(s.located(above=(s.UNIT,))),
     "status_above_unknown": running(s.located(above=(s.UNREAD,))),
     "status_not_running": [s.started("status"), *s.NOT_RUNNING[1:]],
+    "status_interrupted": [
+        s.started("status", s.T, "ct201:train"),
+        s.located(),
+        r.report(
+            "7f3a",
+            [
+                s.outcome("running"),
+                msgspec.structs.replace(
+                    s.outcome("refused", target="ct201:train", reason="interrupted"),
+                    interrupted=True,
+                ),
+            ],
+        ),
+    ],
     "status_several": [
         s.started("status", s.T, "ct201:train", "box7:eval"),
         s.located(),
@@ -176,6 +190,7 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
                 s.outcome("not_running", target="ct201:train"),
                 s.outcome(
                     "unreachable", target="box7:eval", reason="box7: no route to host",
+                    evidence=("box7: no route to host",),
                     hint="ssh ml@box7 true",
                 ),
             ],
