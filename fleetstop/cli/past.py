@@ -27,7 +27,7 @@ def listing(limit: int, target: str | None, as_json: bool) -> int:
                  each.exit_code)
         for each in found
     ]  # fmt: skip
-    for text in past.table(rows):
+    for text in past.table(rows, target):
         out.write(text + "\n")
     return 0
 

@@ -38,7 +38,10 @@ class State:
         try:
             record = json.loads((root / "state.json").read_text())
         except FileNotFoundError:
-            raise LabUnavailable(f"{root} holds no practice fleet") from None
+            raise LabUnavailable(
+                f"{root} holds no practice fleet",
+                hint="`fleetstop lab up` starts one; `--root` names where it keeps its files",
+            ) from None
         if record.pop("schema") != SCHEMA:
             raise LabUnavailable(f"{root} was made by another version")
         sshd = ProcessId(*record.pop("sshd")) if record["sshd"] else record.pop("sshd")

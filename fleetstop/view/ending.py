@@ -20,6 +20,7 @@ _WORD = re.compile(
     r"(?:not_saved|save_unseen|unproven|gpus_held|gpus_unseen|respawned|between_lives"
     r"|not_reached): "
 )
+_GONE = re.compile(r"\d+ is gone")
 _WAITED: frozenset[Result] = frozenset({"not_running", "running", "still_running", "unclean"})
 _TRAINING_LOG_S = 120.0
 
@@ -190,9 +191,11 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         Line("  ! ", redact.text(each), "warn") for each in outcome.findings if each not in shown
     ]
     if outcome.result in ("refused", "unclean", "unreachable"):
-        lines += [Line("    ", redact.text(each)) for each in outcome.evidence]
+        lines += [Line("    ", redact.text(each)) for each in unsaid(outcome)]
     if outcome.result == "still_running" and outcome.verdict != "deaf":
         lines += [Line("    ", each) for each in naming.account(outcome.evidence)]
+    if outcome.result == "unclean" and outcome.verdict == "respawned" and not outcome.hint:
+        lines.append(note("next", "stop what starts it again first: fleetstop explain respawned"))
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):
@@ -200,6 +203,12 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     if _force_could_help(outcome, known):
         lines += [*_lose_least(outcome, known), _end_it_now(outcome, known)]
     return lines
+
+
+def unsaid(outcome: Outcome) -> list[str]:
+    """The evidence that its reason has not told, nor the exits above it."""
+    told = outcome.reason or ""
+    return [each for each in outcome.evidence if each not in told and not _GONE.fullmatch(each)]
 
 
 def _force_could_help(outcome: Outcome, known: Known) -> bool:
@@ -272,7 +281,7 @@ def _loss(known: Known) -> str:
         return "loses whatever was not saved"
     age = _age_of_whole(seen, known.since_found_s)
     if seen is None or age is None:
-        return "loses all since the last complete checkpoint; none was seen"
+        return "loses everything: no complete checkpoint was seen"
     doubt = "" if seen.complete or seen.whole else ", if that one is complete"
     name = redact.text(seen.whole or seen.name, 80)
     return f"loses about {words.age(age)} (since {name}{doubt})"
