@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,10 +31,11 @@ def ls(**given: Any) -> int:
     def work(fleet: Any) -> int:
         from fleetstop.api import all_playbooks
         from fleetstop.view import playbooks as view
+        from fleetstop.view.choose import headed
 
         found = all_playbooks(fleet.inventory)
         told = {"event": "playbooks", "schema": 1, "playbooks": [view.told(x) for x in found]}
-        return _say(view.table(found), told if given["as_json"] else None)
+        return _say(headed(view.table(found), sys.stdout), told if given["as_json"] else None)
 
     return _with_inventory(given, work)
 
@@ -48,11 +50,13 @@ def show(**given: Any) -> int:
     def work(fleet: Any) -> int:
         from fleetstop.api import one_playbook
         from fleetstop.view import playbooks as view
+        from fleetstop.view.choose import headed, width
 
         found = one_playbook(fleet.inventory, given["name"])
         assert found.playbook is not None
         told = {"event": "playbook", "schema": 1, **view.told(found)}
-        return _say(view.ladder(found, found.playbook), told if given["as_json"] else None)
+        lines = view.ladder(found, found.playbook, width=width(sys.stdout))
+        return _say(headed(lines, sys.stdout), told if given["as_json"] else None)
 
     return _with_inventory(given, work)
 
@@ -99,8 +103,6 @@ def _with_inventory(given: dict[str, Any], work: Callable[[Any], int]) -> int:
 
 
 def _say(lines: list[str], told: dict[str, Any] | None) -> int:
-    import sys
-
     from fleetstop.view.json_lines import line
     from fleetstop.view.stream import Outlet
 

@@ -21,6 +21,7 @@ _WORD = re.compile(
     r"|not_reached): "
 )
 _GONE = re.compile(r"\d+ is gone")
+_AFTER = re.compile(r"agreed with --after-checkpoint; lost about (.+) \(since (.+)\)$")
 _WAITED: frozenset[Result] = frozenset({"not_running", "running", "still_running", "unclean"})
 _TRAINING_LOG_S = 120.0
 
@@ -73,6 +74,8 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
     match outcome.result:
         case "stopped":
             text = _stopped(outcome, known)
+            # done as agreed, and yet nothing to be glad of
+            return text, "warn" if "NOT saved" in text else "good"
         case "not_running":
             text = f"not running{_because(outcome)}."
         case "running":
@@ -127,12 +130,20 @@ def _stopped(outcome: Outcome, known: Known) -> str:
     new = kept is not None and bool(kept.written_after_signal and kept.complete)
     if _cut_short(outcome):
         by = f" by {redact.safe(outcome.signals[-1].signal)}" if outcome.signals else ""
-        parts += f"{by}, without a save of its own" if new else f"{by}, NOT saved"
+        right_after = _right_after(outcome)
+        kept_by = "without a save of its own" if new else right_after or "NOT saved"
+        parts += f"{by}, {kept_by}"
     elif kept is not None and new:
         parts += f", saved {naming.checkpoint_name(kept.path)}"
     if known.patient and len(outcome.signals) == 1:
         parts += "; one signal sent"
     return parts + "."
+
+
+def _right_after(outcome: Outcome) -> str | None:
+    """`2 s after step_41320.pt`: what --after-checkpoint is for."""
+    found = map(_AFTER.search, outcome.findings)
+    return next((f"{each[1]} after {redact.text(each[2], 80)}" for each in found if each), None)
 
 
 def _cut_short(outcome: Outcome) -> bool:
@@ -194,8 +205,8 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         lines += [Line("    ", redact.text(each)) for each in unsaid(outcome)]
     if outcome.result == "still_running" and outcome.verdict != "deaf":
         lines += [Line("    ", each) for each in naming.account(outcome.evidence)]
-    if outcome.result == "unclean" and outcome.verdict == "respawned" and not outcome.hint:
-        lines.append(note("next", "stop what starts it again first: fleetstop explain respawned"))
+    if outcome.result == "unclean" and not outcome.hint:
+        lines += _after_unclean(outcome, known)
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):
@@ -203,6 +214,15 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     if _force_could_help(outcome, known):
         lines += [*_lose_least(outcome, known), _end_it_now(outcome, known)]
     return lines
+
+
+def _after_unclean(outcome: Outcome, known: Known) -> list[Line]:
+    if outcome.verdict == "respawned":
+        return [note("next", "stop what starts it again first: fleetstop explain respawned")]
+    log = known.located.log if known.located else None
+    if log is not None and (outcome.reason or "").startswith("not_saved: "):
+        return [note("next", f"its log may tell why: {redact.text(log.path)}")]
+    return []
 
 
 def unsaid(outcome: Outcome) -> list[str]:
