@@ -67,5 +67,7 @@ def _first_burst(ladder: Ladder, send: Send) -> bool:
 
 
 def _leftover(ladder: Ladder, tree: ProcessTree) -> End:
-    names = ", ".join(f"{k.role} {k.pid}" for k in standing(ladder.family, tree))
-    return End("leftover", f"the trainers ended, but {names} still runs")
+    left = standing(ladder.family, tree)
+    names = ", ".join(f"{kin.role} {kin.pid}" for kin in left)
+    verb = "run" if len(left) > 1 else "runs"
+    return End("leftover", f"the trainers ended, but {names} still {verb}")

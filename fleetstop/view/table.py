@@ -89,7 +89,8 @@ def _table(rows: Sequence[tuple[tuple[str, ...], list[Line]]], width: int) -> li
     title, *texts = _fitting([_STATUS, *(each for each, _ in rows)], width)
     lines = [Line("", title, "head")]
     for text, (_, details) in zip(texts, rows, strict=True):
-        lines += [Line("", text), *details]
+        # where details stand between the rows, the rows stand out
+        lines += [Line("", text, "head" if details else "plain"), *details]
     return lines
 
 
