@@ -14,7 +14,7 @@ from fleetstop.cli.rehearsing import rehearse
 _JSON = click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
 
 
-@click.group()
+@click.group(short_help="Playbooks: list, show, check and rehearse them.")
 def playbook() -> None:
     """Playbooks: what there is, what one does rung by rung, whether a file is right."""
 
@@ -22,7 +22,7 @@ def playbook() -> None:
 playbook.add_command(rehearse)
 
 
-@playbook.command("ls")
+@playbook.command("ls", short_help="Every playbook that -p can name.")
 @inventory
 @_JSON
 def ls(**given: Any) -> int:
@@ -61,7 +61,7 @@ def show(**given: Any) -> int:
     return _with_inventory(given, work)
 
 
-@playbook.command("check")
+@playbook.command("check", short_help="Are these files right? Exit 3 if one is not.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @inventory
 @_JSON
@@ -80,7 +80,7 @@ def check(**given: Any) -> int:
     return _with_inventory(given, work)
 
 
-@click.command()
+@click.command(short_help="JSON Schema of a playbook or an inventory, for editors.")
 @click.argument("kind", type=click.Choice(["playbook", "inventory"]))
 def schema(kind: str) -> int:
     """JSON Schema (draft 2020-12) of a playbook or of an inventory file, for editors."""

@@ -10,7 +10,7 @@ import click
 from fleetstop.cli.options import inventory
 
 
-@click.command("rehearse")
+@click.command("rehearse", short_help="Climb it against simulated jobs, in virtual time.")
 @click.argument("name", metavar="NAME|FILE")
 @click.option("--against", multiple=True, metavar="JOBS", help="deaf,slow-save,... Default: all.")
 @click.option("--graceful", is_flag=True, help="As `stop --graceful` would climb it.")

@@ -78,3 +78,15 @@ def test_every_link_inside_the_readme_leads_somewhere() -> None:
     titles = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles}
     assert set(re.findall(r"\]\(#([^)]+)\)", README)) <= anchors
+
+
+@pytest.mark.parametrize("words", [(), ("playbook",), ("lab",), ("history",)])
+def test_no_command_is_described_in_half_a_sentence(words: tuple[str, ...]) -> None:
+    command: click.Command = group
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.commands[word]
+    context = click.Context(command, info_name="fleetstop", terminal_width=80)
+    listed = command.get_help(context).partition("Commands:\n")[2]
+    assert listed
+    assert "..." not in listed
