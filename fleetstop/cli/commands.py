@@ -26,7 +26,7 @@ group.add_command(playbooks.playbook)
 group.add_command(playbooks.schema)
 
 
-@group.command("ls")
+@group.command("ls", short_help="What the inventory names.")
 @click.argument("targets", nargs=-1)
 @inventory
 @output
@@ -55,7 +55,7 @@ def status(**given: Any) -> int:
     return run_status(**given)
 
 
-@group.command()
+@group.command(short_help="Stop a job: signal it once, wait for its save, prove it.")
 @click.argument("targets", nargs=-1, required=True)
 @click.option("--graceful", is_flag=True, help="Never anything that may lose work.")
 @click.option("--force", is_flag=True, help="Consent to rungs that may lose work.")
@@ -72,9 +72,7 @@ def status(**given: Any) -> int:
 @click.option("-p", "--playbook", metavar="NAME|FILE", help="Instead of the job's own.")
 @click.option("--ladder", metavar="RUNGS", help="Short form: 'INT/3m TERM/1m KILL:tree/30s'.")
 @click.option("--signal", metavar="NAME", help="The signal that makes this job save.")
-@click.option(
-    "--timeout", metavar="DURATION", help="Per target, in all; then it only stops watching."
-)
+@click.option("--timeout", metavar="TIME", help="Per target, in all; then it only stops watching.")
 @click.option(
     "--break-lock", is_flag=True, help="Take the lock of another run, saying whose it was."
 )
@@ -95,7 +93,7 @@ def stop(**given: Any) -> int:
     return run_stop(**given)
 
 
-@group.command()
+@group.command(short_help="Wait until it is gone, has saved, freed its GPUs, is healthy.")
 @click.argument("targets", nargs=-1, required=True)
 @click.option(
     "--for",
@@ -122,7 +120,7 @@ def wait(**given: Any) -> int:
     return run_wait(**given)
 
 
-@group.command()
+@group.command(short_help="What a verdict, a landing or an exit code means.")
 @click.argument("word", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 @click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
@@ -161,7 +159,7 @@ def history_show(**given: Any) -> int:
     return show(**given)
 
 
-@group.group()
+@group.group(short_help="The practice fleet: real sshd, containers, trainers to stop.")
 def lab() -> None:
     """The practice fleet: a real sshd, real LXC containers, trainers to stop. Needs root."""
 
@@ -181,7 +179,7 @@ def _cost(_context: click.Context, _option: click.Parameter, seconds: float) -> 
     return seconds
 
 
-@lab.command("up")
+@lab.command("up", short_help="Start it: a polite trainer and a deaf one.")
 @click.option("--containers", default=2, show_default=True, type=click.IntRange(1, 20))
 @click.option(
     "--pct-cost",
@@ -216,7 +214,7 @@ def lab_status(**given: Any) -> int:
     return show(**given)
 
 
-@group.command()
+@group.command(short_help="Stop three kinds of trainer on a practice fleet of its own.")
 @click.option(
     "--pct-cost",
     callback=_cost,

@@ -9,10 +9,10 @@ from fleetstop.cli.running import complain
 from fleetstop.core import glossary
 from fleetstop.core.redact import text
 from fleetstop.errors import BadUsage
-from fleetstop.view.choose import colored
+from fleetstop.view.choose import colored, width
 from fleetstop.view.explaining import meaning, words
 from fleetstop.view.json_lines import line
-from fleetstop.view.layout import WIDTH, Line, fold, painted
+from fleetstop.view.layout import Line, fold, painted
 from fleetstop.view.stream import Outlet
 
 
@@ -40,5 +40,6 @@ def explain(word: str | None, as_json: bool, no_color: bool) -> int:
 def show(out: Outlet, lines: list[Line], *, no_color: bool) -> None:
     """Wrapped, and in colour where the terminal wants it."""
     color = colored(sys.stdout, no_color=no_color, environ=os.environ)
+    room = width(sys.stdout)
     for each in lines:
-        out.write("".join(painted(part, color) + "\n" for part in fold(each, WIDTH)))
+        out.write("".join(painted(part, color) + "\n" for part in fold(each, room)))

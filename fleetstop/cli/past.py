@@ -10,7 +10,7 @@ from fleetstop.cli.explaining import show as show_lines
 from fleetstop.cli.running import complain
 from fleetstop.errors import FleetstopError
 from fleetstop.view import past
-from fleetstop.view.choose import colored
+from fleetstop.view.choose import colored, headed, width
 from fleetstop.view.json_lines import line
 from fleetstop.view.layout import Line
 from fleetstop.view.stream import Outlet
@@ -30,7 +30,7 @@ def listing(limit: int, target: str | None, as_json: bool) -> int:
                  each.exit_code)
         for each in found
     ]  # fmt: skip
-    for text in past.table(rows):
+    for text in headed(past.table(rows, target), sys.stdout):
         out.write(text + "\n")
     return 0
 
@@ -54,7 +54,7 @@ def _tell(out: Outlet, record: Record, state: str, no_color: bool) -> None:
 
     say(past.title(record.run, record.started, record.version, state))
     color = colored(sys.stdout, no_color=no_color, environ=os.environ)
-    past.replay(record.events, record.report, sys.stdout, color=color)
+    past.replay(record.events, record.report, sys.stdout, color=color, width=width(sys.stdout))
     if record.report is None and state != "running":
         say([past.unfinished(record.last_at)])
     for box in record.black_boxes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from fleetstop.cli.rehearsing import rehearse
 _JSON = click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
 
 
-@click.group()
+@click.group(short_help="Playbooks: list, show, check and rehearse them.")
 def playbook() -> None:
     """Playbooks: what there is, what one does rung by rung, whether a file is right."""
 
@@ -21,7 +22,7 @@ def playbook() -> None:
 playbook.add_command(rehearse)
 
 
-@playbook.command("ls")
+@playbook.command("ls", short_help="Every playbook that -p can name.")
 @inventory
 @_JSON
 def ls(**given: Any) -> int:
@@ -30,10 +31,11 @@ def ls(**given: Any) -> int:
     def work(fleet: Any) -> int:
         from fleetstop.api import all_playbooks
         from fleetstop.view import playbooks as view
+        from fleetstop.view.choose import headed
 
         found = all_playbooks(fleet.inventory)
         told = {"event": "playbooks", "schema": 1, "playbooks": [view.told(x) for x in found]}
-        return _say(view.table(found), told if given["as_json"] else None)
+        return _say(headed(view.table(found), sys.stdout), told if given["as_json"] else None)
 
     return _with_inventory(given, work)
 
@@ -48,16 +50,18 @@ def show(**given: Any) -> int:
     def work(fleet: Any) -> int:
         from fleetstop.api import one_playbook
         from fleetstop.view import playbooks as view
+        from fleetstop.view.choose import headed, width
 
         found = one_playbook(fleet.inventory, given["name"])
         assert found.playbook is not None
         told = {"event": "playbook", "schema": 1, **view.told(found)}
-        return _say(view.ladder(found, found.playbook), told if given["as_json"] else None)
+        lines = view.ladder(found, found.playbook, width=width(sys.stdout))
+        return _say(headed(lines, sys.stdout), told if given["as_json"] else None)
 
     return _with_inventory(given, work)
 
 
-@playbook.command("check")
+@playbook.command("check", short_help="Are these files right? Exit 3 if one is not.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @inventory
 @_JSON
@@ -76,7 +80,7 @@ def check(**given: Any) -> int:
     return _with_inventory(given, work)
 
 
-@click.command()
+@click.command(short_help="JSON Schema of a playbook or an inventory, for editors.")
 @click.argument("kind", type=click.Choice(["playbook", "inventory"]))
 def schema(kind: str) -> int:
     """JSON Schema (draft 2020-12) of a playbook or of an inventory file, for editors."""
@@ -99,8 +103,6 @@ def _with_inventory(given: dict[str, Any], work: Callable[[Any], int]) -> int:
 
 
 def _say(lines: list[str], told: dict[str, Any] | None) -> int:
-    import sys
-
     from fleetstop.view.json_lines import line
     from fleetstop.view.stream import Outlet
 

@@ -10,7 +10,7 @@ import click
 from fleetstop.cli.options import inventory
 
 
-@click.command("rehearse")
+@click.command("rehearse", short_help="Climb it against simulated jobs, in virtual time.")
 @click.argument("name", metavar="NAME|FILE")
 @click.option("--against", multiple=True, metavar="JOBS", help="deaf,slow-save,... Default: all.")
 @click.option("--graceful", is_flag=True, help="As `stop --graceful` would climb it.")
@@ -53,15 +53,14 @@ def _rehearse(given: dict[str, Any]) -> int:
 
 def _text(name: str, made: list[Any], given: dict[str, Any]) -> str:
     import os
-    import shutil
 
-    from fleetstop.view.choose import colored
+    from fleetstop.view.choose import colored, width
     from fleetstop.view.rehearsal import shown, story
 
     color = colored(sys.stdout, no_color=given["no_color"], environ=os.environ)
-    width = max(60, shutil.get_terminal_size((104, 40)).columns)
+    room = width(sys.stdout)
     stories = [story(name, each.rehearsed, each.events, each.outcome) for each in made]
-    return "\n".join(shown(lines, width=width, color=color) for lines in stories)
+    return "\n".join(shown(lines, width=room, color=color) for lines in stories)
 
 
 def _json(name: str, made: list[Any]) -> str:

@@ -17,7 +17,7 @@ from fleetstop.core.inventory import Match
 from fleetstop.core.report import Report
 from fleetstop.errors import BadUsage, FleetstopError
 from fleetstop.events import AnyEvent, Emit
-from fleetstop.view.choose import colored, people
+from fleetstop.view.choose import colored, headed, people
 from fleetstop.view.json_lines import JsonLines, line
 from fleetstop.view.listing import listed
 from fleetstop.view.listing import listing as table
@@ -110,7 +110,7 @@ def listing(**given: Any) -> int:
         told = {"event": "listing", "schema": 1, "targets": listed(fleet.inventory, names)}
         out.write(line(told | {"groups": fleet.inventory.groups}) + "\n")
     else:
-        for text in table(fleet.inventory, names):
+        for text in headed(table(fleet.inventory, names), sys.stdout, no_color=given["no_color"]):
             out.write(text + "\n")
     out.flush()
     return 0

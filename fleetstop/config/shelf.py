@@ -12,7 +12,7 @@ from fleetstop.config.spot import Spot
 from fleetstop.core.inventory import Inventory
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.shelf import Shelved, purpose_of
-from fleetstop.core.spelling import did_you_mean, plain, shown
+from fleetstop.core.spelling import and_then, did_you_mean, plain, shown
 from fleetstop.errors import BadConfig
 
 _OWN_NAME = "a name means the nearest file of that name; to build on another, rename this file"
@@ -75,7 +75,8 @@ def _found(name_or_path: str, beside: Path, cwd: Path, dirs: Sequence[Path]) -> 
     known = list(playbook_files(dirs))
     places = ", ".join(seen_from(cwd, each) for each in dirs)
     raise BadConfig(
-        f"no playbook {shown(name_or_path)}{did_you_mean(name_or_path, known)}; looked in {places}",
+        f"no playbook {shown(name_or_path)}"
+        + and_then(did_you_mean(name_or_path, known), f"looked in {places}"),
         hint=f"playbooks there: {', '.join(plain(each) for each in known)}" if known else "",
     )
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleetstop.core.address import AdHoc, InGroup, OnHost, parse_address, parse_destination
 from fleetstop.core.inventory import Container, Host, Inventory, Job
-from fleetstop.core.spelling import did_you_mean, shown
+from fleetstop.core.spelling import and_then, did_you_mean, shown
 from fleetstop.errors import BadUsage
 
 # Host, destination, port, VMID: what makes two words mean one place.
@@ -166,10 +166,11 @@ def fits(name: str, pattern: str) -> bool:
 def no_job(job: str, place: str, known: Iterable[str]) -> BadUsage:
     """The error for a job that no chosen place has; `known`: those they have."""
     names = list(dict.fromkeys(known))
-    there = f"; there: {', '.join(names[:8])}" if names else "; no job is listed there"
+    there = f"there: {', '.join(names[:8])}" if names else "no job is listed there"
     kind = "fits no job" if is_glob(job) else "is no job"
     return BadUsage(
-        f"{shown(job)} {kind} of {shown(place)}{did_you_mean(job, names)}{there}", hint=_LIST
+        f"{shown(job)} {kind} of {shown(place)}{and_then(did_you_mean(job, names), there)}",
+        hint=_LIST,
     )
 
 

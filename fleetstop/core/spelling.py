@@ -37,3 +37,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?`, or nothing: the end of a message."""
     near = nearest(word, known)
     return f", did you mean {shown(near)}?" if near is not None else ""
+
+
+def and_then(guess: str, more: str) -> str:
+    """`guess`, which may be empty or a question, and what the message goes on to say."""
+    return f"{guess} {more[:1].upper()}{more[1:]}" if guess else f"; {more}"

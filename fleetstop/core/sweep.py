@@ -70,6 +70,8 @@ def _first_burst(ladder: Ladder, send: Send) -> bool:
 
 
 def _leftover(ladder: Ladder, tree: ProcessTree, why: str = "") -> End:
-    names = ", ".join(f"{k.role} {k.pid}" for k in standing(ladder.family, tree))
+    left = standing(ladder.family, tree)
+    names = ", ".join(f"{kin.role} {kin.pid}" for kin in left)
+    verb = "run" if len(left) > 1 else "runs"
     more = f": {why}" if why else ""
-    return End("leftover", f"the trainers ended, but {names} still runs{more}")
+    return End("leftover", f"the trainers ended, but {names} still {verb}{more}")

@@ -38,7 +38,10 @@ class State:
         try:
             record = json.loads((root / "state.json").read_text())
         except FileNotFoundError:
-            raise LabUnavailable(f"{root} holds no practice fleet") from None
+            raise LabUnavailable(
+                f"{root} holds no practice fleet",
+                hint="`fleetstop lab up` starts one; `--root` names where it keeps its files",
+            ) from None
         except (OSError, ValueError) as exc:
             raise LabUnavailable(f"{root}/state.json cannot be read: {exc}") from exc
         try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from fleetstop.view.layout import WIDTH, Line, painted
 from fleetstop.view.lines import Lines
 
 
@@ -21,6 +23,27 @@ def terminal(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def width(stream: TextIO | None) -> int:
+    """Columns for text that wraps: a terminal's own, never more than reads well."""
+    if not terminal(stream):
+        return WIDTH
+    return max(60, min(WIDTH, shutil.get_terminal_size((WIDTH, 40)).columns))
+
+
+def headed(
+    texts: Sequence[str],
+    stream: TextIO | None,
+    *,
+    no_color: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> list[str]:
+    """Lines of which the first is a title."""
+    color = colored(stream, no_color=no_color, environ=environ)
+    return [
+        painted(Line("", each, "plain" if n else "head"), color) for n, each in enumerate(texts)
+    ]
 
 
 def people(

@@ -20,6 +20,8 @@ _WORD = re.compile(
     r"(?:not_saved|save_unseen|unproven|gpus_held|gpus_unseen|respawned|between_lives"
     r"|not_reached): "
 )
+_GONE = re.compile(r"\d+ is gone")
+_AFTER = re.compile(r"agreed with --after-checkpoint; lost about (.+) \(since (.+)\)$")
 _WAITED: frozenset[Result] = frozenset({"not_running", "running", "still_running", "unclean"})
 _TRAINING_LOG_S = 120.0
 
@@ -72,6 +74,8 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
     match outcome.result:
         case "stopped":
             text = _stopped(outcome, known)
+            # done as agreed, and yet nothing to be glad of
+            return text, "warn" if "NOT saved" in text else "good"
         case "not_running":
             text = f"not running{_because(outcome)}."
         case "running":
@@ -126,12 +130,20 @@ def _stopped(outcome: Outcome, known: Known) -> str:
     new = kept is not None and bool(kept.written_after_signal and kept.complete)
     if _cut_short(outcome):
         by = f" by {redact.safe(outcome.signals[-1].signal)}" if outcome.signals else ""
-        parts += f"{by}, without a save of its own" if new else f"{by}, NOT saved"
+        right_after = _right_after(outcome)
+        kept_by = "without a save of its own" if new else right_after or "NOT saved"
+        parts += f"{by}, {kept_by}"
     elif kept is not None and new:
         parts += f", saved {naming.checkpoint_name(kept.path)}"
     if known.patient and len(outcome.signals) == 1:
         parts += "; one signal sent"
     return parts + "."
+
+
+def _right_after(outcome: Outcome) -> str | None:
+    """`2 s after step_41320.pt`: what --after-checkpoint is for."""
+    found = map(_AFTER.search, outcome.findings)
+    return next((f"{each[1]} after {redact.text(each[2], 80)}" for each in found if each), None)
 
 
 def _cut_short(outcome: Outcome) -> bool:
@@ -190,9 +202,11 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         Line("  ! ", redact.text(each), "warn") for each in outcome.findings if each not in shown
     ]
     if outcome.result in ("refused", "unclean", "unreachable"):
-        lines += [Line("    ", each) for each in naming.beside(outcome)]
+        lines += [Line("    ", redact.text(each)) for each in unsaid(outcome)]
     if outcome.result == "still_running" and outcome.verdict != "deaf":
         lines += [Line("    ", each) for each in naming.account(outcome.evidence)]
+    if outcome.result == "unclean" and not outcome.hint:
+        lines += _after_unclean(outcome, known)
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):
@@ -200,6 +214,21 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     if _force_could_help(outcome, known):
         lines += [*_lose_least(outcome, known), _end_it_now(outcome, known)]
     return lines
+
+
+def _after_unclean(outcome: Outcome, known: Known) -> list[Line]:
+    if outcome.verdict == "respawned":
+        return [note("next", "stop what starts it again first: fleetstop explain respawned")]
+    log = known.located.log if known.located else None
+    if log is not None and (outcome.reason or "").startswith("not_saved: "):
+        return [note("next", f"its log may tell why: {redact.text(log.path)}")]
+    return []
+
+
+def unsaid(outcome: Outcome) -> list[str]:
+    """The evidence that its reason has not told, nor the exits above it."""
+    told = outcome.reason or ""
+    return [each for each in outcome.evidence if each not in told and not _GONE.fullmatch(each)]
 
 
 def _force_could_help(outcome: Outcome, known: Known) -> bool:
@@ -272,7 +301,7 @@ def _loss(known: Known) -> str:
         return "loses whatever was not saved"
     age = _age_of_whole(seen, known.since_found_s)
     if seen is None or age is None:
-        return "loses all since the last complete checkpoint; none was seen"
+        return "loses everything: no complete checkpoint was seen"
     doubt = "" if seen.complete or seen.whole else ", if that one is complete"
     name = redact.text(seen.whole or seen.name, 80)
     return f"loses about {words.age(age)} (since {name}{doubt})"

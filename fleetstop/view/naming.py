@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from fleetstop.core import redact
-from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome
+from fleetstop.core.report import AboveRecord, GpuRecord, Member
 from fleetstop.core.signals import Landing
 from fleetstop.events import CheckpointSeen, Located, LogSeen
 from fleetstop.view import words
@@ -153,8 +153,3 @@ def completeness(seen: CheckpointSeen) -> str:
 def account(evidence: Sequence[str]) -> list[str]:
     """The sentences among the evidence; a bare CPU figure tells nobody anything."""
     return [redact.text(each) for each in evidence if not each.startswith("CPU ")]
-
-
-def beside(outcome: Outcome) -> list[str]:
-    """The evidence below a reason that has been told; where it is the reason, not twice."""
-    return [redact.text(each) for each in outcome.evidence if each != outcome.reason]

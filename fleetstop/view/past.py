@@ -36,8 +36,11 @@ def row(
     return (run, day(at, zone), what, redact.text(names, 40), _result(results, state), code)
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return columns([_TITLES, *rows]) if rows else ["no runs yet"]
+def table(rows: Sequence[tuple[str, ...]], target: str | None = None) -> list[str]:
+    """`target`: the one that the runs were asked of."""
+    if rows:
+        return columns([_TITLES, *rows])
+    return [f"no runs with {redact.text(target)}" if target else "no runs yet"]
 
 
 def _result(results: dict[str, str], state: str) -> str:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from datetime import tzinfo
 
 from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Report
-from fleetstop.view import ending, exits, header, naming, question, waiting, words
+from fleetstop.view import ending, exits, header, holding, naming, question, waiting, words
 from fleetstop.view.layout import Line
 
 # A hold whose numbers alone move is told again after so long.
 STILL_S = 60.0
-_NUMBER = re.compile(r"[\d.,]+( ?[KMGT]i?B(/s)?)?")
-# what comes and goes from look to look makes no new kind of hold
-_PASSING = re.compile(r", (?:growing\b|about [\d.]+ \w+ left)")
 _GRAVE = ("uninterruptible", "suspended", "stalled")
-# What became of our signal is worth a line whatever the verdict.
-_ACCOUNT = re.compile(r"\d+ took [A-Z]+ |[A-Z]+ is still pending|it trains on")
-_HOLDS = {
-    "saving": ("saving: {}", "no signal until it is whole", "it would cut this checkpoint"),
-    "stopping": ("moving since the signal: {}", "", "it is still stopping"),
-    "unseen": ("cannot see whether it saves: {}", "no signal for now", "it may be saving"),
-}
 
 
 class Chapter:
@@ -33,7 +22,7 @@ class Chapter:
         self.located: e.Located | None = None
         self.wait_s: float | None = None
         self.over = False
-        self.hold: tuple[str, str] | None = None
+        self.hold: tuple[str, frozenset[str]] | None = None
         self.hold_at = ""
         self.findings: set[str] = set()
         self.planned = False
@@ -215,19 +204,17 @@ def _heard(watched: e.WatchedOn | None, at: str) -> str | None:
 
 def _held(event: e.Holding, chapter: Chapter) -> list[str]:
     """A hold, when it begins, changes its nature, outlives its rung, or has long been silent."""
-    opening, aim, danger = _HOLDS[event.why]
-    facts = ", ".join(redact.text(each, 160) for each in event.evidence) or "no detail"
-    kind = (event.why, _NUMBER.sub("#", _PASSING.sub("", facts)))
+    why, parts = holding.news(event)
+    before, told = chapter.hold or ("", frozenset())
     outlived = event.over_wait and not chapter.over
-    known = kind == chapter.hold and words.between(chapter.hold_at, event.at) < STILL_S
-    if known and not outlived:
+    known = why == before and parts <= told
+    if known and not outlived and words.between(chapter.hold_at, event.at) < STILL_S:
         return []
-    chapter.hold, chapter.hold_at = kind, event.at
+    chapter.hold, chapter.hold_at = (why, parts | told if why == before else parts), event.at
     if outlived:
         chapter.over = True
-        return [f"{words.wait(chapter.wait_s)} are over; nothing more is sent: {danger}", facts]
-    text = opening.format(facts)
-    return [f"{text}; {aim}" if aim and not event.over_wait else text]
+        return holding.outlived(event, chapter.wait_s)
+    return [holding.sentence(event)]
 
 
 def _acted(event: e.Event, chapter: Chapter) -> str | None:
@@ -271,8 +258,10 @@ def _account(event: e.Looked, chapter: Chapter) -> list[str]:
     """What a state rests on, each once: other numbers are no news."""
     told = []
     for text in event.evidence:
-        kind = _NUMBER.sub("#", text)
-        if kind not in chapter.accounts and (event.verdict in _GRAVE or _ACCOUNT.search(text)):
+        kind = holding.NUMBER.sub("#", text)
+        if kind not in chapter.accounts and (
+            event.verdict in _GRAVE or holding.ACCOUNT.search(text)
+        ):
             chapter.accounts.add(kind)
             told.append(redact.text(text))
     return told

@@ -9,7 +9,7 @@ from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Report
 from fleetstop.view import naming, words
-from fleetstop.view.ending import command, cost
+from fleetstop.view.ending import command, cost, unsaid
 from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, painted
 from fleetstop.view.stream import Outlet
 
@@ -89,7 +89,8 @@ def _table(rows: Sequence[tuple[tuple[str, ...], list[Line]]], width: int) -> li
     title, *texts = _fitting([_STATUS, *(each for each, _ in rows)], width)
     lines = [Line("", title, "head")]
     for text, (_, details) in zip(texts, rows, strict=True):
-        lines += [Line("", text), *details]
+        # where details stand between the rows, the rows stand out
+        lines += [Line("", text, "head" if details else "plain"), *details]
     return lines
 
 
@@ -220,7 +221,7 @@ def _why(outcome: Outcome) -> list[Line]:
     lines = [Line("  ! ", redact.text(outcome.reason), "warn")] if outcome.reason else []
     if outcome.result == "not_running":
         lines = [each._replace(lead="  ", tone="plain") for each in lines]
-    lines += [Line("    ", each) for each in naming.beside(outcome)]
+    lines += [Line("    ", redact.text(each)) for each in unsaid(outcome)]
     lines += [Line("  ! ", redact.text(each), "warn") for each in outcome.findings]
     return lines + ([Line("  next    ", redact.text(outcome.hint))] if outcome.hint else [])
 

@@ -297,7 +297,7 @@ def test_an_unknown_name_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(BadConfig) as caught:
         load_playbook("gracefull", cwd=tmp_path, dirs=dirs)
     assert caught.value.message == (
-        f"no playbook 'gracefull', did you mean 'graceful'?; looked in playbooks, {stock_dir()}"
+        f"no playbook 'gracefull', did you mean 'graceful'? Looked in playbooks, {stock_dir()}"
     )
     assert caught.value.hint == (
         "playbooks there: graceful, now, server, standard, systemd, tmux, torchrun"
@@ -551,7 +551,7 @@ def test_a_lossy_child_of_a_lossless_parent(tmp_path: Path) -> None:
         ({"mine": "extends: mine\n"}, "mine.yaml:1: extends: it extends itself"),
         (
             {"base": BASE, "mine": "extends: bsae\n"},
-            "mine.yaml:1: extends: no playbook 'bsae', did you mean 'base'?; looked in .",
+            "mine.yaml:1: extends: no playbook 'bsae', did you mean 'base'? Looked in .",
         ),
         ({"mine": "extends: sub/x.yaml\n"}, "mine.yaml:1: extends: there is no sub/x.yaml"),
     ],

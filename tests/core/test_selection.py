@@ -133,7 +133,7 @@ WHICH = "say which process is meant: --script train.py, --pgrep ERE or --pid PID
         ),
         (
             ["ct201:trian"],
-            "'trian' is no job of 'ct201', did you mean 'train'?; there: train, eval",
+            "'trian' is no job of 'ct201', did you mean 'train'? There: train, eval",
             NO_JOBS,
         ),
         (["ct201:x*"], "'x*' fits no job of 'ct201'; there: train, eval", NO_JOBS),

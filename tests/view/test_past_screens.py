@@ -120,6 +120,7 @@ def test_the_list_of_runs_looks_as_agreed() -> None:
     rows = [past.row(*each, zone=UTC) for each in ROWS]
     same("history", "\n".join(past.table(rows)) + "\n")
     assert past.table([]) == ["no runs yet"]
+    assert past.table([], "ct9") == ["no runs with ct9"]
 
 
 def process(member: r.Member, **changes: Any) -> e.SeenProcess:

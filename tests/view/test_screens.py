@@ -14,7 +14,8 @@ import pytest
 from fleetstop import events as e
 from fleetstop.core import inventory as inv
 from fleetstop.core import report as r
-from fleetstop.view import listing, table
+from fleetstop.view import ending, listing, table
+from fleetstop.view.layout import Line
 from fleetstop.view.lines import Lines
 from tests.core.test_redact import controls
 from tests.view import questions
@@ -317,3 +318,33 @@ def test_a_status_in_one_line_each_or_with_its_evidence() -> None:
     assert len(said["quiet"].splitlines()) == 2
     assert "CPU 3 %" in said["verbose"]
     assert "1 SSH connection, 1 pct call" in said["verbose"]
+
+
+def endings(result: r.Result, **changes: Any) -> list[Line]:
+    outcome = s.outcome(result, **changes)
+    known = ending.Known(located=s.located())
+    return [ending.last_line(outcome, known), *ending.below(outcome, known)]
+
+
+def test_an_end_right_after_its_own_save_says_so_and_one_without_is_nothing_to_be_glad_of() -> None:
+    by = (s.record("TERM", "fatal"),)
+    lost = "ended by TERM without a save, as agreed with {}; lost about 2 s (since step_9)"
+    soon, late = (
+        endings("stopped", seconds=13.0, signals=by, findings=(lost.format(how),))[0]
+        for how in ("--after-checkpoint", "--force")
+    )
+    assert soon.text.endswith("stopped in 13 s by TERM, 2 s after step_9.")
+    assert soon.tone == "good"
+    assert late.text.endswith("stopped in 13 s by TERM, NOT saved.")
+    assert late.tone == "warn"
+
+
+def test_an_ending_does_not_say_twice_what_its_reason_says() -> None:
+    why = "not_saved: no checkpoint was written after the signal"
+    _, *more = endings("unclean", reason=why, evidence=("26982 is gone", "worker 7 sleeps"))
+    assert [each.text for each in more] == [
+        "worker 7 sleeps",
+        "its log may tell why: /workspace/train_phase012.log",
+    ]
+    _, *more = endings("unreachable", reason="h: refused", evidence=("h: refused",))
+    assert more == []
