@@ -9,6 +9,7 @@ import pytest
 
 from fleetstop import events
 from fleetstop.actions.asking import Desk
+from fleetstop.core.commands import Command
 from fleetstop.core.consent import Choice, Question
 from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, playbook, target
 from tests.fakes.fake_host import FakeHost, Open, Trainer, a_job
@@ -326,5 +327,72 @@ def test_a_yes_from_before_another_runs_signal_is_none_for_what_it_would_cut_now
         assert outcome.signals == ()
         assert len(asked) == 2
         assert "has heard a signal already" in asked[1].why
+
+    asyncio.run(story())
+
+
+def test_the_look_that_the_black_box_costs_costs_no_second_question() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        deaf(host)
+        someone, stage = Someone(host, True, 3.0), Stage(host)
+        outcome = await stage.stop(NOW, desk=Desk(someone))
+        assert (outcome.result, len(someone.asked)) == ("stopped", 1)
+        assert len(stage.of(events.BlackBox)) == 1
+        verbs = [each.verb for each in host.frames]
+        assert "look" in verbs[verbs.index("wchan") : verbs.index("send")]
+
+    asyncio.run(story())
+
+
+def test_a_save_that_begins_during_the_black_box_is_not_cut_by_the_yes() -> None:
+    """The wrong choice, sending by the look before it, loses the checkpoint."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = deaf(host)
+
+        def begin(_: Command) -> None:
+            trainer.files[8] = Open("/ck/step.pt", since=host.clock.now(), rate=1e6)
+            host.later(20.0, partial(_close, trainer))
+
+        someone, stage = Someone(host, True), Stage(host)
+        stage.world.host.before("wchan", begin)
+        await stage.stop(HARD, desk=Desk(someone))
+        (sent,) = stage.of(events.SignalSent)
+        (held, *_) = stage.of(events.Holding)
+        assert held.why == "saving"
+        assert 8 not in trainer.files
+        assert sent.signal == "TERM"
+
+    asyncio.run(story())
+
+
+def test_a_question_outlives_a_lost_connection_and_its_yes_is_looked_at_anew() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = deaf(host)
+        stage = Stage(host)
+        asked: list[Question] = []
+
+        async def confirm(question: Question) -> bool:
+            asked.append(question)
+
+            def cut(_: Command) -> None:
+                # while nobody sees it, it begins to save
+                trainer.files[8] = Open("/ck/step.pt", since=host.clock.now(), rate=1e6)
+                host.later(20.0, partial(_close, trainer))
+                stage.world.cut()
+
+            if len(asked) == 1:
+                stage.world.host.before("watch", cut)
+                await asyncio.sleep(0)
+            return True
+
+        outcome = await stage.stop(HARD, desk=Desk(confirm))
+        assert stage.world.taken_up == 1
+        assert outcome.result == "stopped"
+        assert 8 not in trainer.files
+        assert [s.signal for s in outcome.signals] == ["TERM"]
 
     asyncio.run(story())
