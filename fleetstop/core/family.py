@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.lineage import above_kind, at_work, pipe_partner, spawned
+from fleetstop.core.lineage import above_kind, at_work, piped_together, spawned, strangers
 from fleetstop.core.matching import matches, mentions
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
@@ -91,10 +91,18 @@ def find(
             return Found(families=_families(tree, set(hits), set(hits), job), unclear=named)
         hits = named
     holding = [p for pid, p in hits.items() if pid in holders]
-    if match.tmux is not None and holding:
-        # a pane names all that works in it, its `| tee` too, which a signal would end first
-        rest = _strangers([p for pid, p in hits.items() if pid not in holders], holding)
+    if holding and (match.tmux is not None or match.pgrep is not None):
+        # a pane names all that works in it, its `| tee` too, which a signal would end first;
+        # a pattern names the `tee train.py.log` as well
+        rest = [p for pid, p in hits.items() if pid not in holders]
+        apart = strangers(rest, holding)
+        beside = {each.ppid for each in holding}
+        rest = [p for p in rest if p in apart or p.ppid not in beside]
         hits = {p.id.pid: p for p in (*holding, *rest)}
+    elif match.pgrep is not None and (piped := piped_together(hits.values())):
+        said = f"{_names(tree, piped)} match and stand in one pipeline; which of them trains "
+        families = _families(tree, set(hits), set(hits), job)
+        return Found(families=families, unclear=said + "cannot be seen (none holds a GPU)")
     # a torn look can show forks of forks in a circle: then nobody is set aside
     own = {pid for pid, p in hits.items() if not _fork_of(tree, p, hits)} or set(hits)
     first = tuple(p for pid, p in hits.items() if pid <= 1 and pid in own)
@@ -256,18 +264,9 @@ def _add_above(tree: ProcessTree, roles: dict[int, Role], named: str | None) -> 
             if kind is None:
                 continue
             others = [kid for kid in tree.children(parent) if kid.id.pid not in roles]
-            if not _strangers(others, members):
+            if not strangers(others, members):
                 roles[parent] = kind
                 grew = True
-
-
-def _strangers(others: list[Process], members: list[Process]) -> list[Process]:
-    """Who is left when the dead and the partners along the pipeline (| grep | tee) are aside."""
-    joined, left = list(members), [kid for kid in others if not kid.zombie]
-    while partners := [kid for kid in left if pipe_partner(kid, joined)]:
-        joined += partners
-        left = [kid for kid in left if kid not in partners]
-    return left
 
 
 def _family(tree: ProcessTree, roles: dict[int, Role], job: Job | None) -> Family:

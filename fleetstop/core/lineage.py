@@ -111,6 +111,25 @@ def pipe_partner(process: Process, family: Iterable[Process]) -> bool:
     )
 
 
+def strangers(others: list[Process], members: list[Process]) -> list[Process]:
+    """Who is left when the dead and the partners along the pipeline (| grep | tee) are aside."""
+    joined, left = list(members), [kid for kid in others if not kid.zombie]
+    while partners := [kid for kid in left if pipe_partner(kid, joined)]:
+        joined += partners
+        left = [kid for kid in left if kid not in partners]
+    return left
+
+
+def piped_together(processes: Iterable[Process]) -> set[int]:
+    """Those that share a pipe with another one of the same parent, as a pipeline's parts do."""
+    every = list(processes)
+    return {
+        each.id.pid
+        for each in every
+        if pipe_partner(each, [other for other in every if other.ppid == each.ppid])
+    }
+
+
 def _pipes(process: Process, *fds: int) -> set[str]:
     files = process.detail.files if process.detail else None
     return {f.target for f in files or () if f.fd in fds and f.target.startswith("pipe:")}

@@ -822,3 +822,30 @@ def test_the_pid_of_a_shell_that_runs_several_is_refused() -> None:
     found = find(made.tree, Match(pid=110), None)
     assert found.unclear is not None
     assert "below 110 run 120, 130" in found.unclear
+
+
+def test_a_pattern_that_fits_the_log_of_tee_makes_no_trainer_of_tee() -> None:
+    """`pgrep -f train.py` names `tee train.py.log` too; INT there, and the save dies of SIGPIPE."""
+    text = """
+    110 bash -c 'python train.py | tee train.py.log' => wrapper
+      120 python train.py # {gpu}1>a                 => trainer
+      130 tee train.py.log # 0<a
+    """
+    rule, listed = Match(pgrep="train.py"), frozenset({110, 120, 130})
+    seen = told(text.format(gpu="gpu "))
+    found = find(seen.tree, rule, None, listed=listed)
+    assert (roles_of(found), found.unclear) == (seen.roles, None)
+    guess = find(told(text.format(gpu="")).tree, rule, None, listed=listed)
+    assert guess.unclear is not None
+    assert "120, 130 match and stand in one pipeline" in guess.unclear
+
+
+def test_a_rank_that_its_matched_parent_reads_from_leaves_the_parent_in_the_family() -> None:
+    made = told(
+        """
+        110 python train.py # 0<a                    => launcher
+          120 python train.py # gpu 1>a              => trainer
+        """
+    )
+    found = find(made.tree, Match(pgrep="train.py"), None, listed=frozenset({110, 120}))
+    assert roles_of(found) == made.roles
