@@ -100,6 +100,13 @@ class Actor:
         whole = habit.memory_s + habit.file_s if habit.saves else 0.0
         return "leaving" if spent < whole + habit.leaving_s else "gone"
 
+    def trained_until(self, now: float) -> float:
+        """Until then it wrote checkpoints as usual: nobody does who has ended, obeys a signal,
+        or is stuck."""
+        stuck = 0.0 if self.habit.idle else None
+        asked = self.asked if self.habit.obeys else None
+        return min((at for at in (stuck, asked, self.died) if at is not None), default=now)
+
     @property
     def hangs(self) -> bool:
         return self.habit.writes_for_s < self.habit.file_s

@@ -46,6 +46,7 @@ class World:
         self.now = 1000.0
         self.actors: list[Actor] = []
         self.complete: list[float] = []  # when checkpoints were whole
+        self.regular: list[float] = []  # and when they will be, while it trains
         self.risk_seen, self.known_format = True, True
         self.ours_from = 0.0  # since when it is known whose they are
         self.strangers = [
@@ -117,14 +118,17 @@ class World:
     def look(self, *, trains_on: bool = False) -> Look:
         return Look(at=self.now, tree=self.tree(), trains_on=trains_on, risk=self.risk())
 
+    def trained_until(self) -> float:
+        trainers = [each for each in self.actors if each.argv[0] != "bash" and not each.forked]
+        return max((each.trained_until(self.now) for each in trainers), default=self.now)
+
     def risk(self) -> AtRisk | None:
         """By the checkpoints that are whole now; a periodic save is one when it ends."""
         if not self.risk_seen:
             return None
-        alive = [each.died for each in self.actors if each.argv[0] != "bash"]
-        # nobody writes a checkpoint any more once they have all ended
-        until = self.now if None in alive else max((at or 0.0 for at in alive), default=self.now)
-        done = [(at, f"step_{n}") for n, at in enumerate(self.complete) if at <= until]
+        until = self.trained_until()
+        whole = (*self.complete, *(at for at in self.regular if at <= until))
+        done = [(at, f"step_{n}") for n, at in enumerate(whole)]
         for each in self.actors:
             if not each.lost:
                 done += [

@@ -159,7 +159,7 @@ def rehearse(
     """The whole climb in virtual time, to the ladder's end; the loop above gets its chance."""
     world = scenario.make()
     first = world.now - SAVED_BEFORE_S
-    world.complete = [first + EVERY_S * n for n in range(int(LONGEST_S / EVERY_S) + 2)]
+    world.regular = [first + EVERY_S * n for n in range(int(LONGEST_S / EVERY_S) + 2)]
     family = world.family()
     climbed = climb(world, playbook, consent=consent, family=family, terms=terms)
     back: tuple[int, ...] = ()
@@ -204,7 +204,8 @@ def _lost(world: World, climbed: Climbed) -> tuple[Lost, float | None]:
     if any(each.died is None for each in trainers):
         return "still_running", None
     ended = max(each.died or 0.0 for each in trainers)
-    since = ended - max(at for at in world.complete if at <= ended)
+    until = max(world.trained_until(), climbed.began)
+    since = ended - max(at for at in world.regular if at <= until)
     if any(each.lost for each in trainers):
         return "checkpoint_cut", since
     if all(each.saved or (each.draining and each.asked is not None) for each in trainers):
