@@ -91,9 +91,9 @@ def find(
             return Found(families=_families(tree, set(hits), set(hits), job), unclear=named)
         hits = named
     holding = [p for pid, p in hits.items() if pid in holders]
-    if holding and (match.tmux is not None or match.pgrep is not None):
-        # a pane names all that works in it, its `| tee` too, which a signal would end first;
-        # a pattern names the `tee train.py.log` as well
+    if holding and (match.tmux or match.unit or match.pgrep):
+        # a pane or unit names all that works in it, its `| tee` too, which a signal would end
+        # first; a pattern names the `tee train.py.log` as well
         rest = [p for pid, p in hits.items() if pid not in holders]
         apart = strangers(rest, holding)
         beside = {each.ppid for each in holding}

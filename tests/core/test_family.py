@@ -840,6 +840,22 @@ def test_a_pattern_that_fits_the_log_of_tee_makes_no_trainer_of_tee() -> None:
     assert "120, 130 match and stand in one pipeline" in guess.unclear
 
 
+def test_the_tee_of_a_unit_is_no_trainer_either() -> None:
+    made = told(
+        """
+        110 bash -c 'python train.py | tee log'      => launcher
+          120 python train.py # gpu 1>a              => trainer
+          130 tee log # 0<a
+        """
+    )
+    every = {
+        pid: msgspec.structs.replace(each, cgroups=("/system.slice/train.service",))
+        for pid, each in made.tree.processes.items()
+    }
+    found = find(ProcessTree(processes=every, uptime=1000.0), Match(unit="train"), None)
+    assert (roles_of(found), found.unclear) == (made.roles, None)
+
+
 def test_a_rank_that_its_matched_parent_reads_from_leaves_the_parent_in_the_family() -> None:
     made = told(
         """
