@@ -251,14 +251,20 @@ def _stalled(kin: Kin, process: Process, seen: _Seen) -> str | None:
     if not _trains(kin) or seen.now.changed:
         return None
     quiet = trails.quiet_s(seen.progress, seen.now.tree, seen.family, kin)
-    log = seen.now.log
+    silent = _silent_s(process, seen)
     files = seen.progress.at - seen.progress.files_since
-    long = quiet >= WINDOW_S and files >= WINDOW_S and (log is None or log.age_s >= WINDOW_S)
-    short = quiet >= SHORT_S and log is not None and log.age_s >= OLD_LOG_S
+    long = quiet >= WINDOW_S and files >= WINDOW_S and (silent is None or silent >= WINDOW_S)
+    short = quiet >= SHORT_S and silent is not None and silent >= OLD_LOG_S
     if not (long or short):
         return None
     measures = trails.seen(seen.progress, kin)
-    return told.why_stalled(process, quiet, measures, log.age_s if log else None)
+    return told.why_stalled(process, quiet, measures, silent)
+
+
+def _silent_s(process: Process, seen: _Seen) -> float | None:
+    """How long the log bears witness: what was silent before it was born tells nothing of it."""
+    log = seen.now.log
+    return None if log is None else min(log.age_s, seen.now.tree.age_s(process))
 
 
 def _findings(said: dict[ProcessId, Verdict], seen: _Seen) -> tuple[str, ...]:
@@ -275,8 +281,10 @@ def _busy(kin: Kin, seen: _Seen) -> tuple[str, ...]:
         quiet = trails.quiet_s(seen.progress, seen.now.tree, seen.family, kin)
         if quiet >= SHORT_S:
             said.append(told.no_sign(quiet, trails.seen(seen.progress, kin)))
-        if seen.now.log is not None and seen.now.log.age_s >= OLD_LOG_S:
-            said.append(f"the log has stood still for {told.span(seen.now.log.age_s)}")
+        process = seen.now.tree.get(kin.id)
+        silent = _silent_s(process, seen) if process is not None else None
+        if silent is not None and silent >= OLD_LOG_S:
+            said.append(f"the log has stood still for {told.span(silent)}")
     return tuple(said)
 
 

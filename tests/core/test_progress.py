@@ -46,8 +46,8 @@ QUIET = Detail(
 class Film:
     """Looks at one job, a minute of which costs nothing."""
 
-    def __init__(self, text: str = ALONE) -> None:
-        self.at = 1000.0
+    def __init__(self, text: str = ALONE, *, at: float = 1000.0) -> None:
+        self.at = at
         self.text = text
         self.changes: dict[int, dict[str, Any]] = {}
         self.detail: dict[int, dict[str, Any]] = {}
@@ -171,6 +171,17 @@ def test_an_old_log_is_a_witness_that_makes_a_second_enough() -> None:
     found = film.pass_by(0.8, every=0.8)
     assert found.verdict == "stalled"
     assert found.evidence[0].endswith("stood still for 1.1 s, the log for 14 min")
+
+
+def test_a_log_from_before_it_was_born_is_no_witness() -> None:
+    """Started a moment ago, it waits for its data; the log is still that of the run before."""
+    film = Film(at=15.0)
+    film.log = LogTail(size=10, age_s=840.0, lines=("step 1",))
+    assert film.tree().age_s(film.process(130)) < 60.0
+    film.pass_by(0.3)
+    found = film.pass_by(20.0)
+    assert found.verdict == "busy"
+    assert not any("log" in each for each in found.evidence)
 
 
 def test_cpu_alone_keeps_it_busy_and_the_silent_log_is_said() -> None:
