@@ -187,6 +187,10 @@ class Lock:
         words += ["cont" if send.resume else "-", self._scope]
         for kin in send.recipients:
             words += _words(kin, tree, checked=send.signal != "KILL" and send.does == "signal")
+        for kin in send.passed_on:
+            # should their launcher be gone by then, a later run must know what they have heard
+            *front, caught = _words(kin, tree, checked=True)
+            words += [*front, f"+{caught}"]
         self._own |= {(self._run.id, number)}
         self._next += 1
         verb = "send" if send.does == "signal" else "note"

@@ -40,6 +40,8 @@ def strike_words(
     signal, resume, recipients = send[3], send[5], send[7:]
     words: list[str] = []
     for at in range(0, len(recipients), 4):
+        if recipients[at + 3].startswith("+"):
+            continue  # it stands in the ledger's line only
         pid = inner.get(int(recipients[at]))
         if pid is None:
             return None

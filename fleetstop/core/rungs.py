@@ -322,7 +322,8 @@ def _cost(
     again = [kin for kin in reached if kin.id in here.heard or _past(kin, here) is not None]
     if again and not (rung.again and rung.lossless):
         pids = ", ".join(str(kin.pid) for kin in again)
-        return f"{pids} has heard a signal already; a second one may cut its save."
+        have, its = ("have", "their") if len(again) > 1 else ("has", "its")
+        return f"{pids} {have} heard a signal already; a second one may cut {its} save."
     if to != "trainers":
         return f"it reaches more than the trainers ({to}: {names}), which may cost the checkpoint."
     if rung.does in ("run", "keys") and not rung.lossless:

@@ -387,6 +387,27 @@ def test_a_signal_that_ranks_heard_meanwhile_keeps_their_launchers_back() -> Non
     asyncio.run(story())
 
 
+def test_what_ranks_heard_through_their_launcher_is_known_when_it_is_gone() -> None:
+    """Its own file is kept for the ranks' sake, and a later run finds them in it: a second
+    signal would cut the save that the first one began."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        launcher = host.add(Proc(1011, 1000, ("torchrun", "train.py"), hears=("INT",)))
+        first = Stage(host, "run1").lock()
+        await first.claim()
+        through = msgspec.structs.replace(a_send(launcher), passed_on=(kin(trainer),))
+        assert (await first.send(through, tree_of(host), {})).out
+        assert (launcher.heard, trainer.heard) == (["INT"], [])  # it hands it on, we do not
+        host.end(launcher)
+        await first.release(ids(trainer))
+        known = heard_before(await Stage(host, "run2").lock().claim(), ids(trainer))
+        assert [by.signal for by in known.values()] == ["INT"]
+
+    asyncio.run(story())
+
+
 def test_the_same_runs_signal_for_another_job_counts_as_heard() -> None:
     async def story() -> None:
         host = FakeHost()

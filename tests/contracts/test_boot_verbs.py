@@ -495,6 +495,34 @@ def appears(path: Path) -> bool:
     return path.exists()
 
 
+def test_who_hears_it_from_another_stands_in_the_line_and_gets_no_signal(
+    kind: str, started: Started, target: str, tmp_path: Path
+) -> None:
+    async def story(local: LocalShell) -> None:
+        await ask(local, "claim", target, "run", "me")
+        launcher, rank = started.sleeper(), handler(started, tmp_path)
+        ignored, caught = masks_of(rank.pid)
+
+        async def through(expected: str) -> Answer:
+            words = [target, "run", "1", "USR1", "heard", "-", "host"]
+            for job, masks in ((launcher, ("-", "-")), (rank, (ignored, f"+{expected}"))):
+                words += [str(job.pid), str(who(job).start), *masks]
+            return await ask(local, "send", *words)
+
+        before = ledger_text(target)
+        assert (await through("0" * 16)).status == 12
+        assert ledger_text(target) == before
+        assert (await through(caught)).status == 0
+        assert ledger_text(target).splitlines()[-1].split()[5:] == [
+            f"{job.pid}:{who(job).start}" for job in (launcher, rank)
+        ]
+        time.sleep(0.2)
+        assert not (tmp_path / "usr1").exists()
+        assert launcher.wait(10) != 0  # USR1 has ended a sleeper
+
+    play(kind, story)
+
+
 def test_changed_masks_stop_the_signal(
     kind: str, started: Started, target: str, tmp_path: Path
 ) -> None:

@@ -440,7 +440,10 @@ class FakeHost:
             if not self._in(proc, scope) or (scope == "host" and proc.vmid is not None):
                 return Answer(status=11, data=f"{pid}:{start} scope\n".encode())
             now = _mask(proc.ignores), _mask(proc.hears - proc.ignores)
-            if ignored + caught != "--" and now != (ignored, caught):
+            if ignored + caught.removeprefix("+") != "--" and now != (
+                ignored,
+                caught.removeprefix("+"),
+            ):
                 return Answer(status=12, data=f"{pid}:{start} masks\n".encode())
         if run not in self.ledgers.get(where, {}):
             return Answer(status=20, data=b"")
@@ -450,7 +453,9 @@ class FakeHost:
         self._note(where, run, f"send {number} {signal} {landing} {self.uptime} {ids}")
         if signal in ("RUN", "TOUCH", "KEYS"):
             return _text(f"noted {self.uptime} 0\n")
-        for pid, *_ in groups:
+        for pid, _, _, caught in groups:
+            if caught.startswith("+"):
+                continue
             self.kill(signal, int(pid))
             if cont == "cont":
                 self.kill("CONT", int(pid))

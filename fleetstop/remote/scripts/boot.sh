@@ -245,7 +245,8 @@ forget() { # target run...
   return 0
 }
 
-# check SCOPE|- {PID START IGN CGT}... -> $pids $ids; - for a mask: any; - for the scope: all is in it
+# check SCOPE|- {PID START IGN CGT}... -> $pids $ids; - for a mask: any; - for the scope: all is in it;
+# +CGT: one that is only to be in the line
 check() {
   scope=$1; shift
   pids=; ids=
@@ -255,13 +256,16 @@ check() {
     [ $c = 0 ] || { echo "$1:$2 $c"; return 10; }
     [ -z "$dead" ] || { echo "$1:$2 $state"; return 10; }
     [ "$scope" = - ] || belongs "$1" "$scope" || { echo "$1:$2 scope"; return 11; }
-    if [ "$3$4" != -- ]; then
+    want=${4#+}
+    if [ "$3$want" != -- ]; then
       masks "$1"
-      { [ "$3" = - ] || [ "$ign" = "$3" ]; } && { [ "$4" = - ] || [ "$cgt" = "$4" ]; } || {
+      { [ "$3" = - ] || [ "$ign" = "$3" ]; } && { [ "$want" = - ] || [ "$cgt" = "$want" ]; } || {
         echo "$1:$2 masks $ign $cgt"; return 12
       }
     fi
-    pids="$pids $1"; ids="$ids $1:$2"; shift 4
+    # who hears it from the recipient stands in the line, and gets no signal of ours
+    case $4 in +*) ;; *) pids="$pids $1" ;; esac
+    ids="$ids $1:$2"; shift 4
   done
   [ -n "$pids" ] && [ $# = 0 ] || return 2
 }
