@@ -164,7 +164,7 @@ class Saver:
                 return
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         files = files_of(kind, step, int(self.arguments.size_mb * 1e6))
-        for name, data in files:
+        for at, (name, data) in enumerate(files):
             first, _, final = name.partition(">")
             path = self.directory / first.removeprefix("-")
             if first.startswith("-"):
@@ -174,7 +174,8 @@ class Saver:
             self.write(path, data, seconds / len(files))
             if final:
                 path.rename(self.directory / final)
-            time.sleep(self.arguments.file_gap)
+            if at < len(files) - 1:
+                time.sleep(self.arguments.file_gap)
         say(f"saved {kind} {step}")
         if kind == "async":
             os._exit(0)
