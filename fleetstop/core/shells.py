@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from fleetstop.core.inventory import Match
@@ -79,10 +80,21 @@ def runs(words: Sequence[str], names: frozenset[str]) -> bool:
 
 
 def starts_again(match: Match, process: Process, texts: Mapping[ProcessId, str]) -> bool:
-    """A shell between two lives of the job: a loop of its text runs what the match names."""
+    """A shell between two lives of the job: a loop of its text runs what the match names.
+
+    Nothing else ties the two together, so the name itself must stand in the text or among the
+    shell's words: a loop over "$@" or "$file" alone may be anybody's.
+    """
     wanted = match.script or match.module or match.exe
     if wanted is None or not process.alive:
         return False
-    name = frozenset({wanted if match.module else base(wanted)})
-    loop = loop_of(process, name, texts)
+    name = wanted if match.module else base(wanted)
+    if not _names(process.argv or (), texts.get(process.id, ""), name):
+        return False
+    loop = loop_of(process, frozenset({name}), texts)
     return loop is not None and loop.again != "never"
+
+
+def _names(argv: Sequence[str], script: str, name: str) -> bool:
+    word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)")
+    return any(word.search(each) for each in (*argv[1:], script))

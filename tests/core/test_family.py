@@ -490,6 +490,12 @@ BETWEEN = [
     ("110 bash -c 'until python3 -u train.py --x; do sleep 5; done'", None, [110]),
     ("110 bash -c 'while sleep 60; do rsync train.py away:; done'", None, []),
     ("110 bash -c 'python train.py; bash upload.sh'", None, []),
+    # a loop over whatever it was given, which is the job, or anybody's
+    ("110 bash -c 'while true; do \"$@\"; done' x python train.py", None, [110]),
+    ("110 bash -c 'f=train.py; while true; do python $f; done'", None, [110]),
+    ("110 bash -c 'while true; do \"$@\"; done' x python other.py", None, []),
+    ('110 bash -c \'for each in a b; do while true; do "$tool" "$@"; done; done\'', None, []),
+    ("110 bash -c 'while true; do python $f; done' x my-train.py train.pyc", None, []),
     ("110 ./run.sh --all", RUN_SH, [110]),
     ("110 /bin/bash ./run.sh --all\n  120 sleep 5", RUN_SH, [110]),
     ("110 /bin/bash -e ./run.sh --all", RUN_SH, [110]),
