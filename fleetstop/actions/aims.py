@@ -15,7 +15,7 @@ from fleetstop.core.family import Kin
 from fleetstop.core.gpu import GpuVerdict, GpuView, Unseen, indexes_of, released
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.joblog import LogTail
-from fleetstop.core.redact import command
+from fleetstop.core.redact import brief
 from fleetstop.core.report import CheckpointRecord, Outcome
 from fleetstop.core.risk import age
 from fleetstop.errors import Refused, RemoteFailed
@@ -40,7 +40,7 @@ async def gone(vigil: Vigil) -> Outcome:
                 said = "it is gone, and nothing came back" if began_running else _NOTHING
                 return vigil.outcome("not_running", reason=said, **_verdict_gone(vigil))
             if above and not found.families:
-                name = f"{above[0].pid} {command(above[0].argv or ())}"
+                name = f"{above[0].pid} {brief(above[0].argv or ())}"
                 vigil.say(f"between two lives: {name} would start it again; waiting on")
         if vigil.late:
             return vigil.not_reached(_who_is_left(vigil))
@@ -68,7 +68,7 @@ def _who_is_left(vigil: Vigil) -> str:
         return "what would start it again still runs"
     if vigil.trainers:
         return "it is not gone"
-    names = ", ".join(f"{kin.pid} {command(kin.argv)}" for kin in left[:3])
+    names = ", ".join(f"{kin.pid} {brief(kin.argv)}" for kin in left[:3])
     return f"the trainers ended, but {names} is left"
 
 

@@ -105,7 +105,7 @@ def gpu_strangers(scene: Scene) -> str:
     held = {pid: each for pid, each in scene.tree.processes.items() if each.gpus}
     # workers are told by the one they come from, while it is there
     tops = [each for each in held.values() if not (each.forked and each.ppid in held)]
-    return ", ".join(f"{each.pid} {redact.command(each.argv or (each.comm,))}" for each in tops)
+    return ", ".join(f"{each.pid} {redact.brief(each.argv or (each.comm,))}" for each in tops)
 
 
 def left_behind(scene: Scene) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleetstop.core.family import Family, Found
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.redact import command
+from fleetstop.core.redact import brief
 from fleetstop.errors import Refused
 
 
@@ -34,7 +34,7 @@ def ambiguous(target: Target, found: Found, families: tuple[Family, ...]) -> Non
 def describe(family: Family) -> str:
     above = [kin for kin in family.members if kin.role in ("wrapper", "launcher")]
     chain = [*above, *family.trainers[:1]]
-    text = " > ".join(f"{kin.pid} {command(kin.argv)}" for kin in chain)
+    text = " > ".join(f"{kin.pid} {brief(kin.argv)}" for kin in chain)
     more = len(family.trainers) - 1
     return f"{text} (+{more} trainers)" if more > 0 else text
 

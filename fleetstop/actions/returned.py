@@ -14,7 +14,7 @@ from fleetstop.core.evidence import respawned, why_zombie
 from fleetstop.core.family import Found
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.process import Process, ProcessTree
-from fleetstop.core.redact import command, text
+from fleetstop.core.redact import brief, text
 from fleetstop.core.supervisors import Above, standing_above
 from fleetstop.core.units import units_of
 
@@ -51,7 +51,7 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
         waited = scope.clock.now() - start
         left = found.leftovers if job.wrapper != "outlives" else ()
         if left and waited >= LEAVING_S:
-            said = f"{left[0].pid} {command(left[0].argv or ())} would start it again"
+            said = f"{left[0].pid} {brief(left[0].argv or ())} would start it again"
             return Returned(problem=f"respawned: {said}", unreaped=_unreaped(tree, climb))
         able = await _able(scope, above, tree, climb)
         if not left and not any(waited < each.delay_s + GRACE_S for each in able):
@@ -124,12 +124,12 @@ def _parent(process: Process, tree: ProcessTree) -> str | None:
     above = tree.processes.get(process.ppid)
     if above is None or 1 in (above.pid, above.id.pid):
         return None
-    return f"{above.pid} {command(above.argv or (above.comm,))}"
+    return f"{above.pid} {brief(above.argv or (above.comm,))}"
 
 
 def _called(each: Above) -> str:
     """`30 bash -c 'while …'`, `systemd unit train.service (Restart=always)`."""
     if each.kind in ("loop", "launcher") and each.pid is not None:
-        return f"{each.pid} {command(each.argv)}"
+        return f"{each.pid} {brief(each.argv)}"
     name = {"systemd": "systemd unit ", "docker": "docker "}.get(each.kind, f"{each.kind} ")
-    return name + (text(each.name) if each.name else command(each.argv))
+    return name + (text(each.name) if each.name else brief(each.argv))

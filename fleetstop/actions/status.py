@@ -28,7 +28,7 @@ from fleetstop.core.inventory import Job, Match
 from fleetstop.core.ledger import heard_before
 from fleetstop.core.marks import Mark, earlier_marks
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.redact import command
+from fleetstop.core.redact import brief
 from fleetstop.core.report import Outcome
 from fleetstop.core.verdict import ORDER, Judged, Look, follow, judge, standing_still
 from fleetstop.errors import CouldNotLook
@@ -89,7 +89,7 @@ def _nothing(scope: Scope, scene: Scene) -> Outcome:
     if found.unclear is not None:
         return outcome_of(scope.target, "running", verdict="unknown", reason=found.unclear)
     if found.leftovers:
-        names = ", ".join(f"{each.pid} {command(each.argv or ())}" for each in found.leftovers)
+        names = ", ".join(f"{each.pid} {brief(each.argv or ())}" for each in found.leftovers)
         reason = f"between two lives: no trainer runs, but what would start one does: {names}"
         return outcome_of(scope.target, "running", verdict="unknown", reason=reason)
     strangers = gpu_strangers(scene)

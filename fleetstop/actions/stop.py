@@ -41,7 +41,7 @@ from fleetstop.core.ladder import End, Ladder, begin
 from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
 from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook, filled_ladder
-from fleetstop.core.redact import command
+from fleetstop.core.redact import brief
 from fleetstop.core.report import Outcome, Result, SkippedRecord
 from fleetstop.core.requests import fillings
 from fleetstop.core.rungs import Consent
@@ -188,7 +188,7 @@ class _Attempt:
     def _nothing_found(self, scene: Scene) -> Outcome:
         name = self._scope.target.name
         if scene.found.leftovers:
-            names = ", ".join(f"{p.pid} {command(p.argv or ())}" for p in scene.found.leftovers)
+            names = ", ".join(f"{p.pid} {brief(p.argv or ())}" for p in scene.found.leftovers)
             return self.outcome(
                 "unclean",
                 reason=f"between_lives: no trainer runs, but what would start one does: {names}",

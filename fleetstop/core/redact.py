@@ -134,3 +134,8 @@ def command(argv: Sequence[str], limit: int | None = None) -> str:
     befores = ("", *argv)
     words = [_argument(word, before) for word, before in zip(argv, befores, strict=False)]
     return text(" ".join(_quoted(word) for word in words), limit)
+
+
+def brief(argv: Sequence[str]) -> str:
+    """The same within a sentence: a shell's `-c` text may be a whole program."""
+    return command(argv, 100)

@@ -178,3 +178,15 @@ def test_a_long_hostile_line_costs_little(piece: str) -> None:
     start = time.perf_counter()
     redact.text(line)
     assert time.perf_counter() - start < 5
+
+
+def test_a_program_given_as_an_argument_does_not_fill_the_screen() -> None:
+    said = redact.brief(
+        ["bash", "-c", "while true; do\n  python train.py --token=abc123xyz\ndone\n" * 99]
+    )
+    assert said.startswith("bash -c 'while true; do")
+    assert said.endswith("…")
+    assert len(said) == 100
+    assert "\n" not in said
+    assert "abc123xyz" not in said
+    assert redact.brief(["python", "train.py"]) == "python train.py"
