@@ -86,6 +86,7 @@ class Actor:
         self.queued: list[str] = []
         self.saved = self.lost = False
         self.draining = False
+        self.killed = False  # and KILL waits
 
     def phase(self, now: float) -> Phase:
         if self.died is not None:
@@ -141,7 +142,9 @@ class Actor:
         match self._landing(signal):
             case "heard":
                 self._hear(signal, now)
-            case "fatal" if not self.habit.survives_kill:
+            case "fatal" if self.habit.survives_kill:
+                self.killed, self.state = True, "D"
+            case "fatal":
                 self.lost = self.lost or self.saving(now)
                 self.died = now
 
@@ -180,7 +183,8 @@ class Actor:
             ignores = (*ignores, "INT", "TERM")
         ignored = sum(1 << (NUMBERS[each] - 1) for each in set(ignores))
         caught = sum(1 << (NUMBERS[each] - 1) for each in self.habit.hears)
-        return Masks(pending=0, blocked=None, ignored=ignored, caught=caught & ~ignored)
+        pending = 1 << (NUMBERS["KILL"] - 1) if self.killed else 0
+        return Masks(pending=pending, blocked=None, ignored=ignored, caught=caught & ~ignored)
 
     def process(self, now: float, *, see_all: bool = False) -> Process:
         habit = self.habit

@@ -29,10 +29,10 @@ from fleetstop.core.position import (
 )
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
-from fleetstop.core.rungs import Skip, WatchOn, decide
+from fleetstop.core.rungs import KILLED, Skip, WatchOn, decide
 from fleetstop.core.steps import Arrived, Ask, End, Enter, Held, Step, Wait, Withdraw
 from fleetstop.core.sweep import WORKERS_S, headless
-from fleetstop.core.verdict import Judged
+from fleetstop.core.verdict import EXITING_S, Judged
 
 __all__ = [
     "CALM_S",
@@ -135,6 +135,13 @@ def _may_be_seen_yet(ladder: Ladder, now: float) -> bool:
     return ladder.terms.limited and since is not None and now - since < UNSURE_S
 
 
+def _may_end_yet(ladder: Ladder, judged: Judged, now: float) -> bool:
+    """Somebody's KILL waits for it: a moment shows whether it ends of that, or cannot."""
+    since = ladder.dying_since
+    stuck = "uninterruptible" in judged.members.values()
+    return not stuck and (since is None or now - since < EXITING_S)
+
+
 def _before(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Step, ...]]:
     """Choose the next rung that may be climbed; wait for calm; send."""
     steps: list[Step] = []
@@ -152,6 +159,9 @@ def _before(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Step
         if isinstance(decision, Skip):
             if decision.consent and _may_be_seen_yet(ladder, now):
                 return ladder, (*steps, Wait(CALM_S))
+            if decision.reason == KILLED and _may_end_yet(ladder, seen.judged, now):
+                since = now if ladder.dying_since is None else ladder.dying_since
+                return moved(ladder, dying_since=since), (*steps, Wait(CALM_S))
             steps.append(decision)
             ladder = next_rung(moved(ladder, skipped=(*ladder.skipped, decision)))
             continue

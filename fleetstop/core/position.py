@@ -23,7 +23,7 @@ class Ladder(Struct, frozen=True):
     """`entered_at`: when the rung it stands on was entered. `base`: the checkpoint that an await
     rung wants a newer one than. `asking`: the question that is open; `agreed` what a yes was
     said to, `declined` the rungs that got a no. `unsure_since`: no look since has told what would
-    be lost."""
+    be lost. `dying_since`: since then somebody's KILL has waited for all that are left."""
 
     playbook: Playbook
     family: Family
@@ -39,6 +39,7 @@ class Ladder(Struct, frozen=True):
     base: AtRisk | None = None
     arrived: bool = False
     unsure_since: float | None = None
+    dying_since: float | None = None
     calm_since: float | None = None
     sent_at: float | None = None
     clock: HoldClock | None = None

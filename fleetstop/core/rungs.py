@@ -166,7 +166,7 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
     if not reached:
         return skip(f"nobody is left for it ({to})")
     if signal == "KILL" and not (reached := _unkilled(reached, here.tree)):
-        return skip("KILL is pending on it already and nothing acts; a second one does no more")
+        return skip(KILLED)
     if any(kin.id.pid <= 1 or kin.pid <= 1 for kin in reached):
         return skip("it would reach PID 1, which is never signalled")
     hears = passed_on or reached
@@ -216,6 +216,9 @@ def _reach(
         return reached, (), None
     asked = messenger(here.family, here.tree, signal)
     return (reached, (), asked) if isinstance(asked, str) else ((asked,), reached, None)
+
+
+KILLED = "KILL is pending on it already and nothing acts; a second one does no more"
 
 
 def _unkilled(reached: tuple[Kin, ...], tree: ProcessTree) -> tuple[Kin, ...]:

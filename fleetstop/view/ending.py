@@ -173,6 +173,8 @@ def _still_running(outcome: Outcome, known: Known) -> str:
     looked = f"looked for {took}; " if took else ""
     if known.heard:
         return f"STILL RUNNING: {known.heard} ({looked}nothing was sent)."
+    if outcome.verdict == "uninterruptible":
+        return f"STILL RUNNING: KILL waits on it and cannot act ({looked}nothing was sent)."
     going = ", training on" if _training(outcome, known.located) else ""
     # the skipped rungs stand right above, each with its reason
     why = "" if outcome.skipped else _because(outcome)
@@ -205,6 +207,8 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         lines += [Line("    ", redact.text(each)) for each in unsaid(outcome)]
     if outcome.result == "still_running" and outcome.verdict != "deaf":
         lines += [Line("    ", each) for each in naming.account(outcome.evidence)]
+    if outcome.verdict == "uninterruptible" and not outcome.hint:
+        lines.append(note("next", "free what it waits for: fleetstop explain uninterruptible"))
     if outcome.result == "unclean" and not outcome.hint:
         lines += _after_unclean(outcome, known)
     if outcome.hint:
@@ -232,7 +236,7 @@ def unsaid(outcome: Outcome) -> list[str]:
 
 
 def _force_could_help(outcome: Outcome, known: Known) -> bool:
-    if known.waits:
+    if known.waits or outcome.verdict == "uninterruptible":
         return False
     named = "--force" in (outcome.hint or "")
     ends = outcome.result == "still_running" or _lacks_consent(outcome)

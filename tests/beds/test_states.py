@@ -530,6 +530,9 @@ def test_a_hanging_disk_is_bounded_named_and_killed_once(box: Bed, tmp_path: Pat
         assert "percpu_rwsem_wait" in shown.people
         again = box.run("stop", box.name, "-p", str(playbook), "--force")
         assert (again.code, again.signals) == (1, []), again.people
+        assert again.target["verdict"] == "uninterruptible", again.people
+        assert "KILL waits on it and cannot act" in again.people
+        assert "training on" not in again.people
         assert lives(job)
         slow.thaw()
         until(lambda: not lives(job))

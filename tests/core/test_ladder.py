@@ -62,6 +62,22 @@ def test_polite_hears_one_int_and_saves() -> None:
     assert run.took < 1.0 + 2.0
 
 
+def test_where_somebodys_kill_waits_a_moment_shows_whether_it_ends_of_that() -> None:
+    """Nothing more is sent, and the verdict is not the first look's: busy, training on."""
+    world = job(change(IGNORES_ALL, survives_kill=True, idle=True))
+    first = climb(world, NOW, consent=FORCED)
+    assert first.signals == ["KILL"]
+    again = climb(world, NOW, consent=FORCED)
+    assert (again.end.how, again.signals) == ("trainers_alive", [])
+    assert again.looks[-1][1].verdict == "uninterruptible"
+    assert 1.0 <= again.took < 2.0
+    world = job(change(IGNORES_ALL, survives_kill=True, idle=True))
+    climb(world, NOW, consent=FORCED)
+    world.actors[1].parent_ended = world.now  # so it ends in half a second
+    ended = climb(world, NOW, consent=FORCED)
+    assert (ended.end.how, ended.signals) == ("gone", [])
+
+
 def test_the_first_signal_comes_after_two_looks_and_soon() -> None:
     run = climb(job(POLITE), GRACEFUL)
     assert 0.2 <= run.when(0) < 0.4

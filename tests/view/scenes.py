@@ -141,6 +141,7 @@ NEEDS_FORCE = f"{DEAF_TERM} Needs --force"
 ENDED = "ended by TERM without a save, as agreed with --force; lost about 18 min (since step_41000)"
 
 STUCK = "26982 is in percpu_rwsem_wait; KILL pending for 31 s, and nothing acts"
+KILL_WAITS = "KILL is pending on it already and nothing acts; a second one does no more"
 UNINTERRUPTIBLE: list[e.AnyEvent] = [
     started(),
     e.Connected(at=at("14:02:10"), target=T, host="pve1", seconds=0.21),
@@ -156,6 +157,17 @@ UNINTERRUPTIBLE: list[e.AnyEvent] = [
         "14:02:42", "still_running", seconds=32.0, verdict="uninterruptible", evidence=(STUCK,),
         reason="it still runs after every rung that could be climbed",
         signals=(r.SignalRecord("KILL", "tree", (26982,), "fatal", at("14:02:11")),),
+    ),
+]  # fmt: skip
+
+# a second command, while the first one's KILL waits still
+UNINTERRUPTIBLE_AGAIN: list[e.AnyEvent] = [
+    *UNINTERRUPTIBLE[:3],
+    skipped("14:02:12", "KILL", None, KILL_WAITS),
+    *finished(
+        "14:02:12", "still_running", seconds=1.3, verdict="uninterruptible", evidence=(STUCK,),
+        reason="nothing on this ladder can reach it",
+        skipped=(r.SkippedRecord("KILL", KILL_WAITS),),
     ),
 ]  # fmt: skip
 

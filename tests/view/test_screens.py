@@ -73,6 +73,7 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
         {},
     ),
     "stop_uninterruptible": (s.UNINTERRUPTIBLE, {}),
+    "stop_uninterruptible_again": (s.UNINTERRUPTIBLE_AGAIN, {}),
     "stop_fault": (s.FAULT, {}),
     "stop_ranks": (s.RANKS, {}),
     "stop_above_launcher": (s.ABOVE_LAUNCHER, {}),
