@@ -104,12 +104,15 @@ def under_torchrun(box: Bed, *more: str) -> int:
     return agent
 
 
-def has_torch() -> bool:
+@pytest.fixture(scope="module")
+def torch() -> None:
+    """Asked when it is needed: an import of torch takes seconds, also of a run without beds."""
     line = ["/usr/bin/python3", "-c", "import torch.distributed.run"]
-    return subprocess.run(line, capture_output=True, check=False).returncode == 0
+    if subprocess.run(line, capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs python3-torch")
 
 
-@pytest.mark.skipif(not has_torch(), reason="needs python3-torch")
+@pytest.mark.usefixtures("torch")
 def test_under_torchrun_all_ranks_and_never_the_agent(box: Bed) -> None:
     agent = under_torchrun(box, "--save-seconds", "40")
     ran = box.run("stop", box.name, "-p", "torchrun", "--signal", "INT", deadline=110)
@@ -122,7 +125,7 @@ def test_under_torchrun_all_ranks_and_never_the_agent(box: Bed) -> None:
     assert not Path(f"/proc/{agent}").exists()
 
 
-@pytest.mark.skipif(not has_torch(), reason="needs python3-torch")
+@pytest.mark.usefixtures("torch")
 def test_the_signal_to_the_agent_would_lose_a_long_save(box: Bed) -> None:
     """It hands the signal on, waits for 30 s, and kills: into a save that needs 40."""
     agent = under_torchrun(box, "--save-seconds", "40")
