@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,26 @@ class Running:
     before: tuple[int, int]
     at: float
     targets: int
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "did not come about"
+        time.sleep(0.02)
+
+
+def running(box: Bed, word: str) -> list[int]:
+    """Host PIDs in the container whose command line holds the word."""
+    found = []
+    for pid in box.lab.host_pids(box.vmid):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in words:
+            found.append(pid)
+    return found
 
 
 def alive(pid: int, start: int) -> bool:

@@ -8,8 +8,6 @@ import os
 import random
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +16,9 @@ import pytest
 from fleetstop.lab import Started
 from fleetstop.lab.systemd import SYSTEMD
 
-from .bed import Bed, Ran, alive
+from .bed import Bed, Ran, alive, running, until
 
 pytestmark = pytest.mark.bed
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 def root(box: Bed) -> Path:
@@ -54,19 +45,6 @@ def one_job(box: Bed, more: str = "", script: str = "train.py") -> Path:
 
 def by_name(ran: Ran) -> dict[str, dict[str, Any]]:
     return {each["job"]: each for each in ran.report["targets"]}
-
-
-def running(box: Bed, word: str) -> list[int]:
-    """Host PIDs in the container whose command line holds the word."""
-    found = []
-    for pid in box.lab.host_pids(box.vmid):
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if word.encode() in words:
-            found.append(pid)
-    return found
 
 
 # name -> how the trainer is started; {} is `python3 -u /root/NAME.py --checkpoints …`

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, lives
+from .bed import Bed, lives, running, until
 
 pytestmark = pytest.mark.bed
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -67,7 +67,7 @@ def test_hostile_argv_and_comm(box: Bed) -> None:
     place = box.lab.rootfs(box.vmid) / "root/odd.py"
     place.write_text(code)
     box.start("setsid -f python3 -u /root/odd.py >/dev/null 2>&1 </dev/null", how="raw", trainers=0)
-    time.sleep(0.5)
+    until(lambda: running(box, "hunter2"))
     ran = box.run("stop", box.name, "--script", "odd.py", "--force", "--signal", "TERM")
     assert not _CONTROL.search(ran.people), ran.people
     assert "hunter2" not in ran.people + ran.stdout
@@ -131,10 +131,13 @@ def test_a_bad_expression_is_said(box: Bed) -> None:
 
 def test_both_signals_heard_is_refused_with_what_to_say(box: Bed, tmp_path: Path) -> None:
     (box.lab.rootfs(box.vmid) / "root/both.py").write_text(
-        "import signal, time\nsignal.signal(signal.SIGTERM, lambda *a: exit(0))\ntime.sleep(600)\n"
+        "import signal, time\nsignal.signal(signal.SIGTERM, lambda *a: exit(0))\n"
+        "print('up', flush=True)\ntime.sleep(600)\n"
     )
-    box.start("setsid -f python3 /root/both.py >/dev/null 2>&1 </dev/null", how="raw", trainers=0)
-    time.sleep(0.4)
+    text = "setsid -f python3 /root/both.py >/workspace/both.log 2>&1 </dev/null"
+    box.start(text, how="raw", trainers=0)
+    log = box.lab.rootfs(box.vmid) / "workspace/both.log"
+    until(lambda: log.exists() and "up" in log.read_text())
     ran = box.run("stop", box.name, "--script", "both.py", "--graceful")
     assert ran.code == 5, ran.people
     assert "stop_signal" in ran.target["hint"]

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives
+from .bed import Bed, alive, lives, running, until
+from .test_link import live_lock
 
 pytestmark = pytest.mark.bed
-
-
-def until(true: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 def sessions(box: Bed) -> list[int]:
@@ -69,7 +63,7 @@ def test_a_killed_client_leaves_the_job_its_chance(box: Bed) -> None:
     locked = box.run("stop", box.name, "--graceful")
     assert locked.code == 5, locked.people
     assert "working on it" in locked.target["reason"]
-    time.sleep(31)
+    until(lambda: live_lock(box) is None)  # half a minute after its last sign of life
     after = box.run("stop", box.name, "--graceful", deadline=90)
     assert after.code == 0, after.people
     assert after.signals == []
@@ -378,13 +372,27 @@ if sys.argv[1] == "stays":
 """
 
 
+def forked(box: Bed, habit: str) -> bool:
+    """Both forks are there, with their parent or without it, as the habit wants."""
+    found = running(box, f"engine.py\0{habit}")
+    if habit == "stays":
+        return len(found) == 3
+    return len(found) == 2 and {ppid(pid) for pid in found}.isdisjoint(found)
+
+
+def ppid(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
 def test_who_holds_a_gpu_is_told_where_nothing_matches_forks_of_the_dead_too(box: Bed) -> None:
     """Workers under a living parent are told as one, those that lost theirs each by itself."""
     (box.lab.rootfs(box.vmid) / "root/engine.py").write_text(FORKS)
     for habit, many in (("stays", 1), ("leaves", 2)):
         line = f"python3 /root/engine.py {habit} >/dev/null 2>&1 </dev/null"
         box.start(f"setsid -f {line}", how="raw", trainers=0)
-        time.sleep(1)
+        until(lambda habit=habit: forked(box, habit))  # type: ignore[misc]
         ran = box.run("stop", box.name, "--force")
         assert (ran.code, ran.target["result"], ran.signals) == (0, "not_running", []), ran.people
         assert ran.target["reason"].count(f"engine.py {habit}") == many, ran.target["reason"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from .bed import Bed, Ran, Running, lives
+from .bed import Bed, Ran, Running, lives, until
 
 pytestmark = pytest.mark.bed
 
@@ -43,13 +43,6 @@ def said(*words: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def until(true: Any, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 # the record

@@ -5,24 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .bed import Bed
+from .bed import Bed, until
 
 pytestmark = pytest.mark.bed
 
 TEE = "cd /root && python3 -u train.py --save-seconds 1 2>&1 | tee /workspace/train.log"
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 def inside(box: Bed, *words: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives
+from .bed import Bed, alive, lives, until
 
 pytestmark = pytest.mark.bed
 
@@ -114,7 +114,7 @@ def test_a_slow_save_is_held_for_and_whole(box: Bed) -> None:
 def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
     job = box.start("--save-seconds", "6")
     first = box.popen("stop", box.name, "--graceful")
-    _until(lambda: "saving" in box.log(job))
+    until(lambda: "saving" in box.log(job))
     first.process.send_signal(signal.SIGINT)
     ran = box.finish(first, 20)
     assert ran.code == 130, ran.people
@@ -135,7 +135,7 @@ def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
 
 def test_term_waits_for_a_periodic_save_in_place(box: Bed) -> None:
     job = box.start("--save-every", "4", "--in-place", "--save-seconds", "3", how="deaf")
-    _until(lambda: box.log(job).count("saving") >= 1, 15)
+    until(lambda: box.log(job).count("saving") >= 1, 15)
     ran = box.run("stop", box.name, "--force")
     assert ran.code == 0, ran.people
     assert ran.signals == [("TERM", [job.pid])]
@@ -146,7 +146,7 @@ def test_term_waits_for_a_periodic_save_in_place(box: Bed) -> None:
 def test_stopped_by_sigstop_is_continued_and_saves(box: Bed) -> None:
     job = box.start("--save-seconds", "0.5")
     os.kill(job.process.pid, signal.SIGSTOP)
-    _until(lambda: _state(job.process.pid) == "T")
+    until(lambda: _state(job.process.pid) == "T")
     ran = box.run("stop", box.name, "--graceful")
     assert ran.code == 0, ran.people
     assert ran.signals == [("INT", [job.pid])]
@@ -199,7 +199,7 @@ def test_a_second_job_of_the_same_session_is_untouched(box: Bed) -> None:
     )
     job = box.start(text, how="raw", trainers=1)
     log = box.lab.rootfs(box.vmid) / "workspace/second.log"
-    _until(lambda: log.exists() and log.read_text().count("born") > 4)
+    until(lambda: log.exists() and log.read_text().count("born") > 4)
     ran = box.run("stop", f"{box.name}:train", "--force")
     assert ran.code == 0, ran.people
     assert not lives(job)
@@ -262,6 +262,9 @@ def test_two_unrelated_trees_are_refused_and_both_shown(box: Bed) -> None:
     assert trainers == {one.pid, two.pid}
 
 
+_until = until  # the name that other files have for it
+
+
 def _inventory(box: Bed, where: Path, job: str) -> Path:
     """The lab's inventory with another stanza for this container's job."""
     text = box.lab.inventory.read_text()
@@ -270,13 +273,6 @@ def _inventory(box: Bed, where: Path, job: str) -> Path:
     body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n"
     path.write_text(f"{head}{body}    jobs:\n      train:\n        {job}\n")
     return path
-
-
-def _until(true: object, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 def _state(pid: int) -> str:
