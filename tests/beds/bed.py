@@ -185,6 +185,20 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+def with_jobs(box: Bed, where: Path, jobs: str, name: str = "fleet.yaml") -> Path:
+    """The lab's inventory with these lines as the jobs of this container alone."""
+    text = box.lab.inventory.read_text()
+    path = where / name
+    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
+    path.write_text(text[: text.index("containers:")] + body + jobs)
+    return path
+
+
+def with_job(box: Bed, where: Path, job: str) -> Path:
+    """The same with another stanza for its one job, `train`."""
+    return with_jobs(box, where, f"      train:\n        {job}\n")
+
+
 def running(box: Bed, word: str) -> list[int]:
     """Host PIDs in the container whose command line holds the word."""
     found = []

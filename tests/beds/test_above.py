@@ -16,7 +16,7 @@ import pytest
 from fleetstop.lab import Started
 from fleetstop.lab.systemd import SYSTEMD
 
-from .bed import Bed, Ran, alive, running, until
+from .bed import Bed, Ran, alive, running, until, with_jobs
 
 pytestmark = pytest.mark.bed
 
@@ -31,11 +31,7 @@ def detached(text: str, log: str = "/workspace/train.log") -> str:
 
 def jobs(box: Bed, text: str, name: str = "above") -> Path:
     """An inventory in which this container has these jobs."""
-    known = box.lab.inventory.read_text()
-    path = box.lab.root / f"{name}-{box.vmid}.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
-    path.write_text(known[: known.index("containers:")] + body + text)
-    return path
+    return with_jobs(box, box.lab.root, text, f"{name}-{box.vmid}.yaml")
 
 
 def one_job(box: Bed, more: str = "", script: str = "train.py") -> Path:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives, until
-from .test_stop import _inventory
+from .bed import Bed, alive, lives, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -167,7 +166,7 @@ def test_which_signal_saves_is_asked_at_a_terminal(
     job = box.start("--on", "TERM", "--save-seconds", "0.5")
     stanza = "match: {script: train.py}\n" + LOOK
     seen = Terminal(
-        box, "stop", box.name, "--graceful", "--yes", inventory=_inventory(box, tmp_path, stanza)
+        box, "stop", box.name, "--graceful", "--yes", inventory=with_job(box, tmp_path, stanza)
     )
     seen.until("which one makes it save? [INT/TERM/neither]")
     seen.type(f"{said.lower()}\n")
@@ -264,9 +263,7 @@ def test_after_checkpoint_sends_nothing_when_none_comes(box: Bed) -> None:
 def test_after_checkpoint_without_checkpoints_refuses_at_once(box: Bed, tmp_path: Path) -> None:
     job = box.start(how="deaf")
     stanza = "match: {script: train.py}\n        stop_signal: INT"
-    ran = box.run(
-        "stop", box.name, "--after-checkpoint", inventory=_inventory(box, tmp_path, stanza)
-    )
+    ran = box.run("stop", box.name, "--after-checkpoint", inventory=with_job(box, tmp_path, stanza))
     assert (ran.code, ran.signals) == (5, []), ran.people
     assert lives(job)
 
@@ -343,7 +340,7 @@ def test_keys_reach_the_job_in_its_pane_and_not_its_neighbour(box: Bed, tmp_path
     stanza = "match: {tmux: work}\n" + LOOK
     book = _playbook(tmp_path, "{keys: stop Enter, wait: 1m, lossless: true}")
     ran = box.run(
-        "stop", box.name, "-p", book, inventory=_inventory(box, tmp_path, stanza), deadline=90
+        "stop", box.name, "-p", book, inventory=with_job(box, tmp_path, stanza), deadline=90
     )
     assert ran.code == 0, ran.people
     assert ran.signals == [("KEYS", [job.pid])]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives, running, until
+from .bed import Bed, alive, lives, running, until, with_jobs
 from .test_link import live_lock
 
 pytestmark = pytest.mark.bed
@@ -226,19 +226,11 @@ def test_a_dead_leader_with_a_living_thread_still_runs(box: Bed) -> None:
     assert (box.lab.rootfs(box.vmid) / "workspace/last.pt").stat().st_size == 300
 
 
-def _jobs(box: Bed, where: Path, jobs: str) -> Path:
-    text = box.lab.inventory.read_text()
-    path = where / "fleet.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
-    path.write_text(text[: text.index("containers:")] + body + jobs)
-    return path
-
-
 def test_two_jobs_that_mean_the_same_process_are_one_signal(box: Bed, tmp_path: Path) -> None:
     """A second INT, by the second job of the same run, would cut the save."""
     job = box.start("--save-seconds", "3")
     same = "stop_signal: INT, checkpoints: /workspace/checkpoints"
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         tmp_path,
         f"      one: {{match: {{script: train.py}}, {same}}}\n"
@@ -272,7 +264,7 @@ def test_a_save_finished_before_the_second_command_is_not_called_lost(box: Bed) 
         "    print('saved', flush=True)\n"
         "    time.sleep(8)\n"
     )
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         box.lab.root,
         "      train: {match: {script: tidy.py}, stop_signal: INT,"
@@ -297,7 +289,7 @@ def test_checkpoints_behind_a_link_are_guarded(box: Bed) -> None:
     """The open file has the real name: TERM into the periodic save would cost latest.pt."""
     job = box.start("--save-every", "3", "--in-place", "--save-seconds", "3", how="deaf")
     workspace = box.lab.rootfs(box.vmid) / "workspace"
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         box.lab.root,
         "      train: {match: {script: train.py}, stop_signal: INT,"
@@ -401,7 +393,7 @@ def test_who_holds_a_gpu_is_told_where_nothing_matches_forks_of_the_dead_too(box
 
 def test_a_checkpoint_directory_that_is_not_there_is_told_before(box: Bed) -> None:
     box.start("--save-seconds", "0.2")
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         box.lab.root,
         "      train: {match: {script: train.py}, stop_signal: INT,"

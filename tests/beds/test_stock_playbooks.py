@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, until
+from .bed import Bed, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -47,15 +47,8 @@ def in_a_pane(box: Bed, tmp_path: Path) -> Path:
     inside(box, "tmux", "new-session", "-d", "-s", "work")
     inside(box, "tmux", "send-keys", "-t", "work", TEE, "Enter")
     until(lambda: claims(box))
-    text = box.lab.inventory.read_text()
-    path = tmp_path / "fleet.yaml"
-    path.write_text(
-        text[: text.index("containers:")]
-        + f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
-        "      train: {match: {tmux: work}, stop_signal: INT, playbook: tmux,"
-        " checkpoints: /workspace/checkpoints}\n"
-    )
-    return path
+    job = "match: {tmux: work}, stop_signal: INT, playbook: tmux"
+    return with_job(box, tmp_path, f"{{{job}, checkpoints: /workspace/checkpoints}}")
 
 
 @pytest.mark.skipif(not Path("/usr/bin/tmux").exists(), reason="needs tmux")

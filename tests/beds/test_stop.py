@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives, until
+from .bed import Bed, alive, lives, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -37,7 +37,7 @@ def test_polite_stops_by_one_int_and_saves(box: Bed) -> None:
 
 def test_polite_without_log_and_checkpoints_needs_no_pct(box: Bed, tmp_path: Path) -> None:
     box.start("--save-seconds", "0.2")
-    inventory = _inventory(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
+    inventory = with_job(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
     ran = box.run("stop", box.name, "--graceful", inventory=inventory)
     assert ran.code == 0, ran.people
     assert (ran.connections, ran.pct_calls) == (1, 0)
@@ -262,17 +262,8 @@ def test_two_unrelated_trees_are_refused_and_both_shown(box: Bed) -> None:
     assert trainers == {one.pid, two.pid}
 
 
-_until = until  # the name that other files have for it
-
-
-def _inventory(box: Bed, where: Path, job: str) -> Path:
-    """The lab's inventory with another stanza for this container's job."""
-    text = box.lab.inventory.read_text()
-    head = text[: text.index("containers:")]
-    path = where / "fleet.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n"
-    path.write_text(f"{head}{body}    jobs:\n      train:\n        {job}\n")
-    return path
+# the names that test_vantage has for them
+_until, _inventory = until, with_job
 
 
 def _state(pid: int) -> str:
