@@ -90,12 +90,12 @@ def test_forked_workers_are_not_listed_but_keep_a_dead_parents_memory(
     workers = descendants(job.host_pid)
     assert [line.split(", ")[1] for line in ask(APPS, BARE)[1].splitlines()] == [str(job.host_pid)]
     os.kill(job.host_pid, signal.SIGKILL)
-    wait_gone([job.process], 2)
+    wait_gone([job.process], 10)
     assert ask(APPS, BARE) == (0, "")
     assert used(ask) == [5000, 0]
     for worker in workers:
         os.kill(worker.pid, signal.SIGKILL)
-    wait_gone(workers, 2)
+    wait_gone(workers, 10)
     assert used(ask) == [0, 0]
 
 
@@ -103,7 +103,7 @@ def test_a_late_release(lab: Lab, vmid: int, ask: Ask, until: Until) -> None:
     lab.set_gpus(release_delay_s=1.5)
     job = lab.start(vmid)
     os.kill(job.host_pid, signal.SIGKILL)
-    wait_gone([job.process], 2)
+    wait_gone([job.process], 10)
     assert (used(ask), ask(APPS, BARE)[1]) == ([1024, 0], "")
     until(lambda: used(ask) == [0, 0])
 
