@@ -212,6 +212,13 @@ def running(box: Bed, word: str) -> list[int]:
     return found
 
 
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 def alive(pid: int, start: int) -> bool:
     """Whether this very process still runs and is no zombie."""
     try:

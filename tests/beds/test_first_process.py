@@ -3,13 +3,22 @@ the container itself. The kernel gives such a process no signal that it has no h
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives, until
+from .bed import Bed, alive, lives
 
 pytestmark = pytest.mark.bed
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "did not come about"
+        time.sleep(0.05)
 
 
 NESTED = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives, running, until, with_jobs
+from .bed import Bed, alive, lives, parent_of, running, until, with_jobs
 from .test_link import live_lock
 
 pytestmark = pytest.mark.bed
@@ -369,13 +368,7 @@ def forked(box: Bed, habit: str) -> bool:
     found = running(box, f"engine.py\0{habit}")
     if habit == "stays":
         return len(found) == 3
-    return len(found) == 2 and {ppid(pid) for pid in found}.isdisjoint(found)
-
-
-def ppid(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
+    return len(found) == 2 and {parent_of(pid) for pid in found}.isdisjoint(found)
 
 
 def test_who_holds_a_gpu_is_told_where_nothing_matches_forks_of_the_dead_too(box: Bed) -> None:
