@@ -34,13 +34,13 @@ demo: packages $(STAMP) ## stop three trainers on a practice fleet made here, th
 	$(BIN)/fleetstop demo
 
 # Whole files go to two workers: a file's bed tests share one practice fleet.
-# Beds wait most of the time, an eighth of a core each: more workers than cores. In the order of the
-# directories beds come first; by the number of their tests the longest files would come last.
+# Tests mostly wait, beds above all: three workers on two cores. In the order of the directories beds
+# come first; in the order of their number of tests the longest files would be the last.
 test: packages lint ## everything: ruff, mypy, all tests, the beds too
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 fast: $(STAMP) ## the tests that need neither root nor sshd nor LXC
-	$(BIN)/python -m pytest -n 4 -m "not bed"
+	$(BIN)/python -m pytest -n 3 -m "not bed"
 
 bench: packages $(STAMP) ## how long things take, as ratios in one run
 	$(BIN)/python -m tests.bench
