@@ -33,7 +33,7 @@ packages:
 demo: packages $(STAMP) ## stop three trainers on a practice fleet made here, then clean up
 	$(BIN)/fleetstop demo
 
-# Whole files go to two workers: a file's bed tests share one practice fleet.
+# Whole files go to a worker: a file's bed tests share one practice fleet.
 # Tests mostly wait, beds above all: three workers on two cores. In the order of the directories beds
 # come first; in the order of their number of tests the longest files would be the last.
 test: packages lint ## everything: ruff, mypy, all tests, the beds too
