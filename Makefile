@@ -33,12 +33,14 @@ packages:
 demo: packages $(STAMP) ## stop three trainers on a practice fleet made here, then clean up
 	$(BIN)/fleetstop demo
 
-# Whole files go to two workers: a file's bed tests share one practice fleet.
+# Whole files go to a worker: a file's bed tests share one practice fleet.
+# Tests mostly wait, beds above all: three workers on two cores. In the order of the directories beds
+# come first; in the order of their number of tests the longest files would be the last.
 test: packages lint ## everything: ruff, mypy, all tests, the beds too
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 fast: $(STAMP) ## the tests that need neither root nor sshd nor LXC
-	$(BIN)/python -m pytest -n 2 -m "not bed"
+	$(BIN)/python -m pytest -n 3 -m "not bed"
 
 bench: packages $(STAMP) ## how long things take, as ratios in one run
 	$(BIN)/python -m tests.bench

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import fleetstop
 from fleetstop.lab import missing_parts
 
 
 def required() -> bool:
     return os.environ.get("FLEETSTOP_BEDS") == "required"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hundreds of tests start the command line: not one of them should have to compile it first,
+    not even where PYTHONDONTWRITEBYTECODE is set. Before the workers start, so that it is once."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(fleetstop.__file__).parent, quiet=1)
 
 
 @pytest.fixture(scope="session")

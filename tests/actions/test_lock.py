@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetstop.actions.lock import Answered
+from fleetstop.actions.lock import Answered, Lock
 from fleetstop.core.commands import Answer
 from fleetstop.core.ledger import heard_before
 from fleetstop.core.playbook import Hold
@@ -15,6 +15,13 @@ from fleetstop.core.process import ProcessId
 from fleetstop.errors import Refused, RemoteFailed
 from tests.actions.stage import Stage, a_send, kin, playbook, target, tree_of
 from tests.fakes.fake_host import FakeHost, Proc, Trainer, a_job
+
+
+async def has_sent(host: FakeHost, trainer: Proc) -> Lock:
+    lock = Stage(host).lock()
+    await lock.claim()
+    await lock.send(a_send(trainer), tree_of(host), {})
+    return lock
 
 
 def ids(*procs: Proc) -> frozenset[ProcessId]:
@@ -527,9 +534,7 @@ def test_release_forgets_a_run_whose_trainers_are_all_gone() -> None:
     async def story() -> None:
         host = FakeHost()
         trainer = a_job(host)
-        lock = Stage(host).lock()
-        await lock.claim()
-        await lock.send(a_send(trainer), tree_of(host), {})
+        lock = await has_sent(host, trainer)
         host.end(trainer)
         await lock.release(frozenset())
         assert host.ledgers == {}
@@ -543,9 +548,7 @@ def test_release_keeps_the_memory_of_one_that_lives_or_may_live(seen: bool) -> N
     async def story() -> None:
         host = FakeHost()
         trainer = a_job(host)
-        lock = Stage(host).lock()
-        await lock.claim()
-        await lock.send(a_send(trainer), tree_of(host), {})
+        lock = await has_sent(host, trainer)
         await lock.release(ids(trainer) if seen else None)
         assert len(host.sends()) == 1
         await Stage(host, "run2").lock().claim()  # it was given back all the same

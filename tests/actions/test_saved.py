@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from fleetstop import events
-from fleetstop.core.commands import Answer
+from fleetstop.core.commands import Answer, Command
 from fleetstop.core.playbook import Hold, Verify
 from fleetstop.core.report import Outcome
 from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, playbook, target, verifying
@@ -15,8 +15,16 @@ from tests.fakes.fake_host import FakeHost, Hook, Open, Proc, Trainer, a_job, no
 BAD: list[Hook] = [lambda _: Answer(41, b"1.0\n")]
 
 
-def cancel(work: asyncio.Future[Outcome]) -> None:
-    work.cancel()
+async def interrupted(stage: Stage) -> None:
+    """A stop that gets Ctrl-C just when its signal has gone out."""
+
+    def cancel(_: Command) -> None:
+        work.cancel()
+
+    stage.world.host.after("send", cancel)
+    work = asyncio.ensure_future(stage.stop())
+    with pytest.raises(asyncio.CancelledError):
+        await work
 
 
 def saves_unseen(trainer: Trainer, signal: str) -> None:
@@ -286,10 +294,7 @@ def test_a_run_after_ctrl_c_finds_the_save_that_was_complete_before_it_looked() 
         host = FakeHost()
         trainer = a_job(host, Trainer(host, leaves_s=20.0))
         first = Stage(host, "run1")
-        first.world.host.after("send", lambda _: cancel(work))
-        work = asyncio.ensure_future(first.stop())
-        with pytest.raises(asyncio.CancelledError):
-            await work
+        await interrupted(first)
         assert first.of(events.TargetFinished)[0].outcome.signals
         host.clock.advance(5.0)
         host.settle()
@@ -310,10 +315,7 @@ def test_a_run_after_ctrl_c_sees_that_nothing_was_saved() -> None:
         host = FakeHost()
         a_job(host, Trainer(host, saves=None, takes_s=20.0))
         first = Stage(host, "run1")
-        first.world.host.after("send", lambda _: cancel(work))
-        work = asyncio.ensure_future(first.stop())
-        with pytest.raises(asyncio.CancelledError):
-            await work
+        await interrupted(first)
         host.clock.advance(5.0)
         outcome = await Stage(host, "run2").stop()
         assert outcome.result == "unclean"
@@ -328,10 +330,7 @@ def test_a_run_after_ctrl_c_does_not_take_a_broken_file_for_a_save() -> None:
         trainer = a_job(host, Trainer(host, leaves_s=20.0))
         trainer.data = torn()
         first = Stage(host, "run1")
-        first.world.host.after("send", lambda _: cancel(work))
-        work = asyncio.ensure_future(first.stop())
-        with pytest.raises(asyncio.CancelledError):
-            await work
+        await interrupted(first)
         host.clock.advance(5.0)
         outcome = await Stage(host, "run2").stop()
         assert (outcome.result, "not_saved" in (outcome.reason or "")) == ("unclean", True)
@@ -434,6 +433,13 @@ def test_one_that_saved_on_the_first_signal_and_hung_is_not_called_unsaved() -> 
     assert not any("without a save" in each for each in outcome.findings)
 
 
+def overwrites(host: FakeHost, trainer: Trainer, signal: str) -> None:
+    """It saves in place, in a format that does not tell whether a file is whole."""
+    trainer.hear(signal)
+    trainer.files[7] = Open("/ck/latest.h5", since=host.clock.now() - 0.1, rate=10.0)
+    host.write("/ck/latest.h5", b"y" * 40)
+
+
 def test_a_half_overwritten_file_of_unknown_format_is_not_called_whole() -> None:
     """KILL in the middle of a save in place; a second later it stands still like a whole one."""
 
@@ -441,13 +447,7 @@ def test_a_half_overwritten_file_of_unknown_format_is_not_called_whole() -> None
         host = FakeHost()
         trainer = a_job(host, Trainer(host, saves=None, takes_s=60.0))
         host.write("/ck/latest.h5", b"x" * 90, age_s=400.0)
-
-        def overwrites(signal: str) -> None:
-            trainer.hear(signal)
-            trainer.files[7] = Open("/ck/latest.h5", since=host.clock.now() - 0.1, rate=10.0)
-            host.write("/ck/latest.h5", b"y" * 40)
-
-        trainer.on_signal = overwrites
+        trainer.on_signal = partial(overwrites, host, trainer)
         outcome = await Stage(host).stop(playbook("INT/2s KILL:tree/5s", hold=None), "given")
         assert [each.signal for each in outcome.signals] == ["INT", "KILL"]
         assert outcome.checkpoint is not None
@@ -468,13 +468,7 @@ def test_where_that_file_is_all_there_is_its_completeness_is_not_known() -> None
         trainer = a_job(host, Trainer(host, saves=None, takes_s=60.0))
         host.files.clear()
         host.write("/ck/latest.h5", b"x" * 90, age_s=400.0)
-
-        def overwrites(signal: str) -> None:
-            trainer.hear(signal)
-            trainer.files[7] = Open("/ck/latest.h5", since=host.clock.now() - 0.1, rate=10.0)
-            host.write("/ck/latest.h5", b"y" * 40)
-
-        trainer.on_signal = overwrites
+        trainer.on_signal = partial(overwrites, host, trainer)
         outcome = await Stage(host).stop(playbook("INT/2s KILL:tree/5s", hold=None), "given")
         assert outcome.checkpoint is not None
         assert (outcome.checkpoint.path, outcome.checkpoint.complete) == ("/ck/latest.h5", None)

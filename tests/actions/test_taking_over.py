@@ -236,10 +236,10 @@ def test_the_time_is_over_during_the_send_and_its_answer_is_told() -> None:
         stage = Stage(host)
 
         async def slow() -> None:
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(1.5)
 
         stage.world.host.after("send", lambda _: slow())
-        outcome = await stage.stop(timeout_s=0.2)
+        outcome = await stage.stop(timeout_s=1.0)
         assert (outcome.result, trainer.heard) == ("still_running", ["INT"])
         assert [each.signal for each in outcome.signals] == ["INT"]
         assert outcome.findings == ()

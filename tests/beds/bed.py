@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,47 @@ class Running:
     before: tuple[int, int]
     at: float
     targets: int
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "did not come about"
+        time.sleep(0.02)
+
+
+def with_jobs(box: Bed, where: Path, jobs: str, name: str = "fleet.yaml") -> Path:
+    """The lab's inventory with these lines as the jobs of this container alone."""
+    text = box.lab.inventory.read_text()
+    path = where / name
+    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
+    path.write_text(text[: text.index("containers:")] + body + jobs)
+    return path
+
+
+def with_job(box: Bed, where: Path, job: str) -> Path:
+    """The same with another stanza for its one job, `train`."""
+    return with_jobs(box, where, f"      train:\n        {job}\n")
+
+
+def running(box: Bed, word: str) -> list[int]:
+    """Host PIDs in the container whose command line holds the word."""
+    found = []
+    for pid in box.lab.host_pids(box.vmid):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in words:
+            found.append(pid)
+    return found
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def alive(pid: int, start: int) -> bool:

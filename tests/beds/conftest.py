@@ -42,7 +42,7 @@ def box(lab: Lab, _vmids: list[int]) -> Iterator[Bed]:
     """A fresh container; nothing of ours may be left on the host when the test ends."""
     here = Bed(lab, _vmids.pop())
     yield here
-    deadline = time.monotonic() + 3.0
+    deadline = time.monotonic() + 15.0
     while here.litter() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert here.litter() == []

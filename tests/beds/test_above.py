@@ -8,8 +8,6 @@ import os
 import random
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +16,9 @@ import pytest
 from fleetstop.lab import Started
 from fleetstop.lab.systemd import SYSTEMD
 
-from .bed import Bed, Ran, alive
+from .bed import Bed, Ran, alive, running, until, with_jobs
 
 pytestmark = pytest.mark.bed
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 def root(box: Bed) -> Path:
@@ -40,11 +31,7 @@ def detached(text: str, log: str = "/workspace/train.log") -> str:
 
 def jobs(box: Bed, text: str, name: str = "above") -> Path:
     """An inventory in which this container has these jobs."""
-    known = box.lab.inventory.read_text()
-    path = box.lab.root / f"{name}-{box.vmid}.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
-    path.write_text(known[: known.index("containers:")] + body + text)
-    return path
+    return with_jobs(box, box.lab.root, text, f"{name}-{box.vmid}.yaml")
 
 
 def one_job(box: Bed, more: str = "", script: str = "train.py") -> Path:
@@ -54,19 +41,6 @@ def one_job(box: Bed, more: str = "", script: str = "train.py") -> Path:
 
 def by_name(ran: Ran) -> dict[str, dict[str, Any]]:
     return {each["job"]: each for each in ran.report["targets"]}
-
-
-def running(box: Bed, word: str) -> list[int]:
-    """Host PIDs in the container whose command line holds the word."""
-    found = []
-    for pid in box.lab.host_pids(box.vmid):
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if word.encode() in words:
-            found.append(pid)
-    return found
 
 
 # name -> how the trainer is started; {} is `python3 -u /root/NAME.py --checkpoints …`

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, Ran, lives
+from .bed import Bed, Ran, lives, until
 
 pytestmark = pytest.mark.bed
 
@@ -29,13 +29,6 @@ SAVED = [
     ("json", "model_", True),
     ("raw", "latest.h5", False),
 ]
-
-
-def until(true: object, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 def one_int_and_saved(box: Bed, ran: Ran, name: str, *, known: bool) -> None:

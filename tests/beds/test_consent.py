@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives
-from .test_stop import _inventory, _until
+from .bed import Bed, alive, lives, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -126,7 +125,7 @@ def test_the_question_is_withdrawn_when_the_job_ends(box: Bed) -> None:
 def test_the_question_is_withdrawn_for_a_save_and_the_save_is_whole(box: Bed) -> None:
     """A yes just when the save begins: TERM at that moment would leave nothing whole."""
     box.start("--save-every", "6", "--in-place", "--save-seconds", "3", how="deaf")
-    _until(lambda: box.saved() == ["latest.pt"], 30)
+    until(lambda: box.saved() == ["latest.pt"], 30)
     seen = Terminal(box, "stop", box.name)
     seen.until("the question is withdrawn: a checkpoint is being written")
     asked = seen.text.count("send TERM? [y/N]")
@@ -167,7 +166,7 @@ def test_which_signal_saves_is_asked_at_a_terminal(
     job = box.start("--on", "TERM", "--save-seconds", "0.5")
     stanza = "match: {script: train.py}\n" + LOOK
     seen = Terminal(
-        box, "stop", box.name, "--graceful", "--yes", inventory=_inventory(box, tmp_path, stanza)
+        box, "stop", box.name, "--graceful", "--yes", inventory=with_job(box, tmp_path, stanza)
     )
     seen.until("which one makes it save? [INT/TERM/neither]")
     seen.type(f"{said.lower()}\n")
@@ -212,7 +211,7 @@ def test_consents_that_contradict_each_other_are_a_usage_error(box: Bed, words: 
 
 def test_max_loss_ends_a_deaf_job_with_a_young_checkpoint(box: Bed) -> None:
     job = box.start("--save-every", "4", "--save-seconds", "0.5", how="deaf")
-    _until(lambda: bool(box.saved()), 30)
+    until(lambda: bool(box.saved()), 30)
     ran = box.run("stop", box.name, "--max-loss", "10m")
     assert ran.code == 0, ran.people
     assert ran.signals == [("TERM", [job.pid])]
@@ -222,7 +221,7 @@ def test_max_loss_ends_a_deaf_job_with_a_young_checkpoint(box: Bed) -> None:
 
 def test_max_loss_refuses_where_more_would_be_lost(box: Bed) -> None:
     job = box.start("--save-every", "4", "--save-seconds", "0.2", how="deaf")
-    _until(lambda: bool(box.saved()), 30)
+    until(lambda: bool(box.saved()), 30)
     for each in box.checkpoints.glob("*.pt"):
         os.utime(each, (time.time() - 1080, time.time() - 1080))
     os.kill(job.process.pid, signal.SIGSTOP)  # nothing new is written meanwhile
@@ -237,7 +236,7 @@ def test_max_loss_refuses_where_more_would_be_lost(box: Bed) -> None:
 def test_after_checkpoint_ends_a_deaf_job_right_after_its_own_save(box: Bed) -> None:
     """Wrong choices: at once, and all since the last save is lost; into the save, and that too."""
     job = box.start("--save-every", "10", "--save-seconds", "3", how="deaf")
-    _until(lambda: bool(box.saved()), 60)
+    until(lambda: bool(box.saved()), 60)
     before = set(box.saved())
     time.sleep(1.0)
     ran = box.run("stop", box.name, "--after-checkpoint", "--at-most", "2m", deadline=120)
@@ -264,9 +263,7 @@ def test_after_checkpoint_sends_nothing_when_none_comes(box: Bed) -> None:
 def test_after_checkpoint_without_checkpoints_refuses_at_once(box: Bed, tmp_path: Path) -> None:
     job = box.start(how="deaf")
     stanza = "match: {script: train.py}\n        stop_signal: INT"
-    ran = box.run(
-        "stop", box.name, "--after-checkpoint", inventory=_inventory(box, tmp_path, stanza)
-    )
+    ran = box.run("stop", box.name, "--after-checkpoint", inventory=with_job(box, tmp_path, stanza))
     assert (ran.code, ran.signals) == (5, []), ran.people
     assert lives(job)
 
@@ -298,7 +295,7 @@ def test_a_stop_file_waits_for_a_periodic_save_and_is_not_touched_twice(
     job = box.start("--stop-file", "/workspace/STOP", "--save-seconds", "8", how="deaf")
     book = _playbook(tmp_path, "{touch: /workspace/STOP, wait: 1m}")
     first = box.popen("stop", box.name, "-p", book)
-    _until(lambda: "saving" in box.log(job))
+    until(lambda: "saving" in box.log(job))
     first.process.send_signal(signal.SIGINT)
     ran = box.finish(first, 20)
     assert ran.code == 130, ran.people
@@ -343,7 +340,7 @@ def test_keys_reach_the_job_in_its_pane_and_not_its_neighbour(box: Bed, tmp_path
     stanza = "match: {tmux: work}\n" + LOOK
     book = _playbook(tmp_path, "{keys: stop Enter, wait: 1m, lossless: true}")
     ran = box.run(
-        "stop", box.name, "-p", book, inventory=_inventory(box, tmp_path, stanza), deadline=90
+        "stop", box.name, "-p", book, inventory=with_job(box, tmp_path, stanza), deadline=90
     )
     assert ran.code == 0, ran.people
     assert ran.signals == [("KEYS", [job.pid])]
@@ -409,7 +406,7 @@ def test_a_group_rung_without_a_group_number_spares_the_neighbour(
         " >/workspace/train.log 2>&1 </dev/null & sleep 0.3"
     )
     job = box.start(text, how="raw", trainers=1)
-    _until(lambda: neighbour.exists() and "up" in neighbour.read_text())
+    until(lambda: neighbour.exists() and "up" in neighbour.read_text())
     others = _named(box, b"neighbour.py")
     group = {os.getpgid(pid) for pid, _ in others} | {os.getpgid(job.process.pid)}
     assert len(group) == 1

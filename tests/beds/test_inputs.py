@@ -13,21 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, lives
+from .bed import Bed, lives, running, until, with_jobs
 
 pytestmark = pytest.mark.bed
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 LINE = (sys.executable, "-m", "fleetstop")
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mSTOPPED\r\nct1:train stopped in 1 s, saved.\u202e"
-
-
-def _written(box: Bed, where: Path, jobs: str) -> Path:
-    text = box.lab.inventory.read_text()
-    head = text[: text.index("containers:")]
-    path = where / "fleet.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
-    path.write_text(head + body + jobs)
-    return path
 
 
 def _address(box: Bed, where: Path) -> tuple[str, Path]:
@@ -67,7 +58,7 @@ def test_hostile_argv_and_comm(box: Bed) -> None:
     place = box.lab.rootfs(box.vmid) / "root/odd.py"
     place.write_text(code)
     box.start("setsid -f python3 -u /root/odd.py >/dev/null 2>&1 </dev/null", how="raw", trainers=0)
-    time.sleep(0.5)
+    until(lambda: running(box, "hunter2"))
     ran = box.run("stop", box.name, "--script", "odd.py", "--force", "--signal", "TERM")
     assert not _CONTROL.search(ran.people), ran.people
     assert "hunter2" not in ran.people + ran.stdout
@@ -131,10 +122,13 @@ def test_a_bad_expression_is_said(box: Bed) -> None:
 
 def test_both_signals_heard_is_refused_with_what_to_say(box: Bed, tmp_path: Path) -> None:
     (box.lab.rootfs(box.vmid) / "root/both.py").write_text(
-        "import signal, time\nsignal.signal(signal.SIGTERM, lambda *a: exit(0))\ntime.sleep(600)\n"
+        "import signal, time\nsignal.signal(signal.SIGTERM, lambda *a: exit(0))\n"
+        "print('up', flush=True)\ntime.sleep(600)\n"
     )
-    box.start("setsid -f python3 /root/both.py >/dev/null 2>&1 </dev/null", how="raw", trainers=0)
-    time.sleep(0.4)
+    text = "setsid -f python3 /root/both.py >/workspace/both.log 2>&1 </dev/null"
+    box.start(text, how="raw", trainers=0)
+    log = box.lab.rootfs(box.vmid) / "workspace/both.log"
+    until(lambda: log.exists() and "up" in log.read_text())
     ran = box.run("stop", box.name, "--script", "both.py", "--graceful")
     assert ran.code == 5, ran.people
     assert "stop_signal" in ran.target["hint"]
@@ -156,7 +150,7 @@ def test_several_jobs_are_listed_and_all_jobs_means_all(box: Bed, tmp_path: Path
         "      train: {match: {script: train.py}, stop_signal: INT}\n"
         "      eval: {match: {script: eval.py}, stop_signal: INT}\n"
     )
-    inventory = _written(box, tmp_path, jobs)
+    inventory = with_jobs(box, tmp_path, jobs)
     box.start("--save-seconds", "0.3")
     box.start("setsid -f python3 /root/eval.py >/dev/null 2>&1 </dev/null", how="raw", trainers=0)
     ran = box.run("stop", box.name, inventory=inventory)
@@ -226,7 +220,7 @@ def test_by_a_tmux_session(box: Bed, tmp_path: Path) -> None:
         "      train: {match: {tmux: work}, stop_signal: INT,"
         " checkpoints: /workspace/checkpoints}\n"
     )
-    inventory = _written(box, tmp_path, jobs)
+    inventory = with_jobs(box, tmp_path, jobs)
     deadline = time.monotonic() + 10
     while not any((box.lab.rootfs(box.vmid) / "var/gpu").iterdir()):
         assert time.monotonic() < deadline

@@ -11,8 +11,7 @@ import random
 import re
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 
 from fleetstop.lab import Lab
 
-from .bed import Bed, Ran, alive
+from .bed import Bed, Ran, alive, until
 
 pytestmark = [pytest.mark.bed, pytest.mark.timeout(600)]
 
@@ -91,13 +90,6 @@ ENDS = {
     "INT": ("--force", "--ladder", "INT/10 KILL:tree/10"),
 }
 ROWS = [(kind, end) for end in ENDS for kind, left in LEFT.items() if end != "SWEEP" or left > 1]
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -7,21 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives
+from .bed import Bed, alive, lives, parent_of, running, until, with_jobs
+from .test_link import live_lock
 
 pytestmark = pytest.mark.bed
-
-
-def until(true: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 def sessions(box: Bed) -> list[int]:
@@ -69,7 +62,7 @@ def test_a_killed_client_leaves_the_job_its_chance(box: Bed) -> None:
     locked = box.run("stop", box.name, "--graceful")
     assert locked.code == 5, locked.people
     assert "working on it" in locked.target["reason"]
-    time.sleep(31)
+    until(lambda: live_lock(box) is None)  # half a minute after its last sign of life
     after = box.run("stop", box.name, "--graceful", deadline=90)
     assert after.code == 0, after.people
     assert after.signals == []
@@ -232,19 +225,11 @@ def test_a_dead_leader_with_a_living_thread_still_runs(box: Bed) -> None:
     assert (box.lab.rootfs(box.vmid) / "workspace/last.pt").stat().st_size == 300
 
 
-def _jobs(box: Bed, where: Path, jobs: str) -> Path:
-    text = box.lab.inventory.read_text()
-    path = where / "fleet.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
-    path.write_text(text[: text.index("containers:")] + body + jobs)
-    return path
-
-
 def test_two_jobs_that_mean_the_same_process_are_one_signal(box: Bed, tmp_path: Path) -> None:
     """A second INT, by the second job of the same run, would cut the save."""
     job = box.start("--save-seconds", "3")
     same = "stop_signal: INT, checkpoints: /workspace/checkpoints"
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         tmp_path,
         f"      one: {{match: {{script: train.py}}, {same}}}\n"
@@ -278,7 +263,7 @@ def test_a_save_finished_before_the_second_command_is_not_called_lost(box: Bed) 
         "    print('saved', flush=True)\n"
         "    time.sleep(8)\n"
     )
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         box.lab.root,
         "      train: {match: {script: tidy.py}, stop_signal: INT,"
@@ -303,7 +288,7 @@ def test_checkpoints_behind_a_link_are_guarded(box: Bed) -> None:
     """The open file has the real name: TERM into the periodic save would cost latest.pt."""
     job = box.start("--save-every", "3", "--in-place", "--save-seconds", "3", how="deaf")
     workspace = box.lab.rootfs(box.vmid) / "workspace"
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         box.lab.root,
         "      train: {match: {script: train.py}, stop_signal: INT,"
@@ -378,13 +363,21 @@ if sys.argv[1] == "stays":
 """
 
 
+def forked(box: Bed, habit: str) -> bool:
+    """Both forks are there, with their parent or without it, as the habit wants."""
+    found = running(box, f"engine.py\0{habit}")
+    if habit == "stays":
+        return len(found) == 3
+    return len(found) == 2 and {parent_of(pid) for pid in found}.isdisjoint(found)
+
+
 def test_who_holds_a_gpu_is_told_where_nothing_matches_forks_of_the_dead_too(box: Bed) -> None:
     """Workers under a living parent are told as one, those that lost theirs each by itself."""
     (box.lab.rootfs(box.vmid) / "root/engine.py").write_text(FORKS)
     for habit, many in (("stays", 1), ("leaves", 2)):
         line = f"python3 /root/engine.py {habit} >/dev/null 2>&1 </dev/null"
         box.start(f"setsid -f {line}", how="raw", trainers=0)
-        time.sleep(1)
+        until(lambda habit=habit: forked(box, habit))  # type: ignore[misc]
         ran = box.run("stop", box.name, "--force")
         assert (ran.code, ran.target["result"], ran.signals) == (0, "not_running", []), ran.people
         assert ran.target["reason"].count(f"engine.py {habit}") == many, ran.target["reason"]
@@ -393,7 +386,7 @@ def test_who_holds_a_gpu_is_told_where_nothing_matches_forks_of_the_dead_too(box
 
 def test_a_checkpoint_directory_that_is_not_there_is_told_before(box: Bed) -> None:
     box.start("--save-seconds", "0.2")
-    inventory = _jobs(
+    inventory = with_jobs(
         box,
         box.lab.root,
         "      train: {match: {script: train.py}, stop_signal: INT,"

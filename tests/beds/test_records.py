@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from .bed import Bed, Ran, Running, lives
+from .bed import Bed, Ran, Running, lives, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -43,13 +43,6 @@ def said(*words: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def until(true: Any, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 # the record
@@ -290,7 +283,7 @@ HEALTH = (
 
 
 def test_waiting_until_it_is_healthy(box: Bed, tmp_path: Path) -> None:
-    inventory = _inventory(box, tmp_path, HEALTH)
+    inventory = with_job(box, tmp_path, HEALTH)
     waiting = box.popen("wait", box.name, "--for", "healthy", inventory=inventory)
     begun(waiting)
     assert waiting.process.poll() is None
@@ -302,7 +295,7 @@ def test_waiting_until_it_is_healthy(box: Bed, tmp_path: Path) -> None:
 
 def test_one_that_never_says_so_is_not_healthy(box: Bed, tmp_path: Path) -> None:
     box.start()
-    inventory = _inventory(box, tmp_path, HEALTH.replace("step", "never said"))
+    inventory = with_job(box, tmp_path, HEALTH.replace("step", "never said"))
     ran = box.run("wait", box.name, "--for", "healthy", "--timeout", "3s", inventory=inventory)
     assert ran.code == 1, ran.people
     assert "nothing in the log matches" in ran.target["reason"]
@@ -392,13 +385,3 @@ def _asleep() -> list[str]:
         except OSError:
             continue
     return found
-
-
-def _inventory(box: Bed, where: Path, job: str) -> Path:
-    """The lab's inventory with another stanza for this container's job."""
-    text = box.lab.inventory.read_text()
-    head = text[: text.index("containers:")]
-    path = where / "fleet.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n"
-    path.write_text(f"{head}{body}    jobs:\n      train:\n        {job}\n")
-    return path

@@ -5,24 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .bed import Bed
+from .bed import Bed, until, with_job
 
 pytestmark = pytest.mark.bed
 
 TEE = "cd /root && python3 -u train.py --save-seconds 1 2>&1 | tee /workspace/train.log"
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 def inside(box: Bed, *words: str) -> str:
@@ -56,15 +47,8 @@ def in_a_pane(box: Bed, tmp_path: Path) -> Path:
     inside(box, "tmux", "new-session", "-d", "-s", "work")
     inside(box, "tmux", "send-keys", "-t", "work", TEE, "Enter")
     until(lambda: claims(box))
-    text = box.lab.inventory.read_text()
-    path = tmp_path / "fleet.yaml"
-    path.write_text(
-        text[: text.index("containers:")]
-        + f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n    jobs:\n"
-        "      train: {match: {tmux: work}, stop_signal: INT, playbook: tmux,"
-        " checkpoints: /workspace/checkpoints}\n"
-    )
-    return path
+    job = "match: {tmux: work}, stop_signal: INT, playbook: tmux"
+    return with_job(box, tmp_path, f"{{{job}, checkpoints: /workspace/checkpoints}}")
 
 
 @pytest.mark.skipif(not Path("/usr/bin/tmux").exists(), reason="needs tmux")
@@ -104,12 +88,15 @@ def under_torchrun(box: Bed, *more: str) -> int:
     return agent
 
 
-def has_torch() -> bool:
+@pytest.fixture(scope="module")
+def torch() -> None:
+    """Asked when it is needed: an import of torch takes seconds, also of a run without beds."""
     line = ["/usr/bin/python3", "-c", "import torch.distributed.run"]
-    return subprocess.run(line, capture_output=True, check=False).returncode == 0
+    if subprocess.run(line, capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs python3-torch")
 
 
-@pytest.mark.skipif(not has_torch(), reason="needs python3-torch")
+@pytest.mark.usefixtures("torch")
 def test_under_torchrun_all_ranks_and_never_the_agent(box: Bed) -> None:
     agent = under_torchrun(box, "--save-seconds", "40")
     ran = box.run("stop", box.name, "-p", "torchrun", "--signal", "INT", deadline=110)
@@ -122,7 +109,7 @@ def test_under_torchrun_all_ranks_and_never_the_agent(box: Bed) -> None:
     assert not Path(f"/proc/{agent}").exists()
 
 
-@pytest.mark.skipif(not has_torch(), reason="needs python3-torch")
+@pytest.mark.usefixtures("torch")
 def test_the_signal_to_the_agent_would_lose_a_long_save(box: Bed) -> None:
     """It hands the signal on, waits for 30 s, and kills: into a save that needs 40."""
     agent = under_torchrun(box, "--save-seconds", "40")

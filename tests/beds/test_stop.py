@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives
+from .bed import Bed, alive, lives, running, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -37,7 +37,7 @@ def test_polite_stops_by_one_int_and_saves(box: Bed) -> None:
 
 def test_polite_without_log_and_checkpoints_needs_no_pct(box: Bed, tmp_path: Path) -> None:
     box.start("--save-seconds", "0.2")
-    inventory = _inventory(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
+    inventory = with_job(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
     ran = box.run("stop", box.name, "--graceful", inventory=inventory)
     assert ran.code == 0, ran.people
     assert (ran.connections, ran.pct_calls) == (1, 0)
@@ -112,9 +112,9 @@ def test_a_slow_save_is_held_for_and_whole(box: Bed) -> None:
 
 
 def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
-    job = box.start("--save-seconds", "6")
+    job = box.start("--save-seconds", "12")
     first = box.popen("stop", box.name, "--graceful")
-    _until(lambda: "saving" in box.log(job))
+    until(lambda: "saving" in box.log(job))
     first.process.send_signal(signal.SIGINT)
     ran = box.finish(first, 20)
     assert ran.code == 130, ran.people
@@ -135,7 +135,7 @@ def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
 
 def test_term_waits_for_a_periodic_save_in_place(box: Bed) -> None:
     job = box.start("--save-every", "4", "--in-place", "--save-seconds", "3", how="deaf")
-    _until(lambda: box.log(job).count("saving") >= 1, 15)
+    until(lambda: box.log(job).count("saving") >= 1, 15)
     ran = box.run("stop", box.name, "--force")
     assert ran.code == 0, ran.people
     assert ran.signals == [("TERM", [job.pid])]
@@ -146,7 +146,7 @@ def test_term_waits_for_a_periodic_save_in_place(box: Bed) -> None:
 def test_stopped_by_sigstop_is_continued_and_saves(box: Bed) -> None:
     job = box.start("--save-seconds", "0.5")
     os.kill(job.process.pid, signal.SIGSTOP)
-    _until(lambda: _state(job.process.pid) == "T")
+    until(lambda: _state(job.process.pid) == "T")
     ran = box.run("stop", box.name, "--graceful")
     assert ran.code == 0, ran.people
     assert ran.signals == [("INT", [job.pid])]
@@ -199,13 +199,15 @@ def test_a_second_job_of_the_same_session_is_untouched(box: Bed) -> None:
     )
     job = box.start(text, how="raw", trainers=1)
     log = box.lab.rootfs(box.vmid) / "workspace/second.log"
-    _until(lambda: log.exists() and log.read_text().count("born") > 4)
+    until(lambda: log.exists() and log.read_text().count("born") > 4)
     ran = box.run("stop", f"{box.name}:train", "--force")
     assert ran.code == 0, ran.people
     assert not lives(job)
-    (second,) = _second_jobs(box)
+    # a child that has not come to its exec yet bears its parent's words
+    until(lambda: len(_second_jobs(box)) == 1)
+    second = min(_second_jobs(box), key=lambda each: each[1])
     born = log.read_text().count("born")
-    time.sleep(2.6)
+    until(lambda: log.read_text().count("died of age") >= born)
     said = log.read_text()
     assert alive(*second)
     assert "signalled" not in said
@@ -262,21 +264,8 @@ def test_two_unrelated_trees_are_refused_and_both_shown(box: Bed) -> None:
     assert trainers == {one.pid, two.pid}
 
 
-def _inventory(box: Bed, where: Path, job: str) -> Path:
-    """The lab's inventory with another stanza for this container's job."""
-    text = box.lab.inventory.read_text()
-    head = text[: text.index("containers:")]
-    path = where / "fleet.yaml"
-    body = f"containers:\n  {box.name}:\n    host: lab1\n    vmid: {box.vmid}\n"
-    path.write_text(f"{head}{body}    jobs:\n      train:\n        {job}\n")
-    return path
-
-
-def _until(true: object, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
+# the names that test_vantage has for them
+_until, _inventory = until, with_job
 
 
 def _state(pid: int) -> str:
@@ -286,9 +275,10 @@ def _state(pid: int) -> str:
 def _second_jobs(box: Bed) -> list[tuple[int, int]]:
     """The container's `python3 -u second.py` by host PID and start."""
     found = []
-    for pid in sorted(box.lab.host_pids(box.vmid)):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if b"second.py" in words:
+    for pid in running(box, "second.py"):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-            found.append((pid, int(start)))
+            if b"second.py" in words:
+                found.append((pid, int(start)))
     return found

@@ -233,11 +233,12 @@ def test_a_signal_tells_and_a_nohup_holds(home: Path, sent: signal.Signals, igno
         )
         silent.settimeout(60)
         connection, _ = silent.accept()
-        time.sleep(0.2)
+        assert connection.recv(4) == b"SSH-"  # it has greeted, so it listens to signals too
         child.send_signal(sent)
         if ignored:
             time.sleep(0.5)
             assert child.poll() is None
+            silent.close()  # else it would be tried again, and wait for a greeting
             connection.close()
         out, err = child.communicate(timeout=60)
         connection.close()

@@ -65,7 +65,7 @@ def test_a_run_is_in_the_history_whatever_became_of_it(
     assert fleetstop(home, "history").stdout == "no runs yet\n"
     assert fleetstop(home, "stop", "ct201:train").returncode == 5
     assert fleetstop(home, "stop", "ct201").returncode == 5
-    assert fleetstop(home, "wait", "ct200", "--timeout", "5").returncode == 4
+    assert fleetstop(home, "wait", "ct200", "--timeout", "1").returncode == 4
     places = list((home / "state/fleetstop/runs").iterdir())
     assert [each.suffix for each in places] == [".json"] * 3
     assert {stat.S_IMODE(each.stat().st_mode) for each in places} == {0o600}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from fleetstop.actions import looks
 from fleetstop.core.commands import Command
 from fleetstop.core.procfs import parse_detail
-from tests.fakes.local_channel import SHELLS, LocalShell, is_installed
+from tests.fakes.local_channel import SHELLS, LocalShell, is_installed, local_shell
 
 from .test_boot_verbs import ask, play
 
@@ -82,11 +83,17 @@ def test_a_unit_is_asked_and_one_that_hangs_is_left(kind: str, tmp_path: Path) -
             Command("unit", ("train.service", "Restart"), deadline_s=30.0)
         )
         assert answer.status == 32
+
+    async def is_no_text(local: LocalShell) -> None:
         assert await looks.unit(local.framed, "train.service", "Restart") is None
+
+    async def both() -> None:
+        async with local_shell(kind, env=env) as one, local_shell(kind, env=env) as two:
+            await asyncio.wait_for(asyncio.gather(hangs(one), is_no_text(two)), 40)
 
     play(kind, answers, env=env)
     tool.write_text("#!/bin/sh\nexec sleep 30\n")
-    play(kind, hangs, env=env)
+    asyncio.run(both())
 
 
 def test_the_marker_and_the_launchers_timeout_are_read(kind: str) -> None:

@@ -143,8 +143,8 @@ def test_watch_waits_while_all_are_the_same(kind: str, started: Started) -> None
         began = time.monotonic()
         assert await ask(local, "watch", "500", *ids) == Answer(status=0, data=b"")
         took = time.monotonic() - began
-        # five naps of 100 ms, and what the looks between them cost
-        assert 0.5 <= took < 1.2
+        # five naps of 100 ms, and what the looks between them cost on a busy machine
+        assert 0.5 <= took < 5
 
     play(kind, story)
 

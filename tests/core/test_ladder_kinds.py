@@ -142,12 +142,24 @@ def test_only_living_family_and_never_pid_one(
 
 @SETTINGS
 @given(worlds, playbooks(), consents, terms)
-def test_nothing_lossy_without_its_consent(
+def test_what_holds_of_every_climb(
     world: Wild, playbook: Playbook, consent: Consent, said: Terms
+) -> None:
+    """Several promises of one climb, which is what costs the time."""
+    grows_for = world.grows_until - world.now
+    moments = climbed(world, playbook, consent, said)
+    nothing_lossy_without_its_consent(moments, playbook, consent, said)
+    no_send_while_a_member_saves(moments, playbook, consent)
+    two_calm_looks_come_before_every_send(moments)
+    it_ends_within_its_waits_and_the_time_of_its_questions(moments, grows_for)
+
+
+def nothing_lossy_without_its_consent(
+    moments: list[Moment], playbook: Playbook, consent: Consent, said: Terms
 ) -> None:
     heard: set[ProcessId] = set()
     arrived = False
-    for moment in climbed(world, playbook, consent, said):
+    for moment in moments:
         arrived |= any(isinstance(s, Arrived) and s.name is not None for s in moment.steps)
         for send in moment.sends:
             if said.after_checkpoint:
@@ -173,26 +185,9 @@ def agreed(moment: Moment, send: Send, said: Terms) -> bool:
     return said.asks and (send.rung, send.signal, send.landing) in keys
 
 
-@SETTINGS
-@given(worlds, playbooks(), consents, terms)
-def test_lossless_no_trainer_is_asked_twice_unless_the_rung_says_so(
-    world: Wild, playbook: Playbook, consent: Consent, said: Terms
+def no_send_while_a_member_saves(
+    moments: list[Moment], playbook: Playbook, consent: Consent
 ) -> None:
-    gentle = Playbook(name="l", ladder=playbook.ladder, lossless=True, hold=playbook.hold)
-    heard: set[ProcessId] = set()
-    for moment in climbed(world, gentle, consent, said):
-        for send in moment.sends:
-            rung, now = rung_of(moment, send), heard_by(moment, send)
-            assert not heard & now or (rung.again and rung.lossless)
-            heard |= now
-
-
-@SETTINGS
-@given(worlds, playbooks(), consents, terms)
-def test_no_send_while_a_member_saves(
-    world: Wild, playbook: Playbook, consent: Consent, said: Terms
-) -> None:
-    moments = climbed(world, playbook, consent, said)
     last_sent = -1.0
     for number, moment in enumerate(moments):
         if not moment.sends:
@@ -216,12 +211,7 @@ def names(send: Send) -> tuple[str, str]:
     return send.signal, send.landing
 
 
-@SETTINGS
-@given(worlds, playbooks(), consents, terms)
-def test_two_calm_looks_come_before_every_send(
-    world: Wild, playbook: Playbook, consent: Consent, said: Terms
-) -> None:
-    moments = climbed(world, playbook, consent, said)
+def two_calm_looks_come_before_every_send(moments: list[Moment]) -> None:
     last_sent = -1.0
     for number, moment in enumerate(moments):
         if moment.sends and moment.after.hold is not None:
@@ -230,13 +220,9 @@ def test_two_calm_looks_come_before_every_send(
             last_sent = moment.at
 
 
-@SETTINGS
-@given(worlds, playbooks(), consents, terms)
-def test_it_ends_within_its_waits_and_the_time_of_its_questions(
-    world: Wild, playbook: Playbook, consent: Consent, said: Terms
+def it_ends_within_its_waits_and_the_time_of_its_questions(
+    moments: list[Moment], grows_for: float
 ) -> None:
-    grows_for = world.grows_until - world.now
-    moments = climbed(world, playbook, consent, said)
     pairs = itertools.pairwise(moments)
     asking = sum(b.at - a.at for a, b in pairs if any(isinstance(s, Ask) for s in a.steps))
     # after an answer, or a withdrawal, two looks again; an unseen await waits for 10 s
@@ -247,6 +233,20 @@ def test_it_ends_within_its_waits_and_the_time_of_its_questions(
     hold = Playbook(name="b", ladder=ladder.ladder, hold=moments[0].after.hold)
     limit = bound(hold, grows_for) + more
     assert moments[-1].at - moments[0].at - asking <= limit
+
+
+@SETTINGS
+@given(worlds, playbooks(), consents, terms)
+def test_lossless_no_trainer_is_asked_twice_unless_the_rung_says_so(
+    world: Wild, playbook: Playbook, consent: Consent, said: Terms
+) -> None:
+    gentle = Playbook(name="l", ladder=playbook.ladder, lossless=True, hold=playbook.hold)
+    heard: set[ProcessId] = set()
+    for moment in climbed(world, gentle, consent, said):
+        for send in moment.sends:
+            rung, now = rung_of(moment, send), heard_by(moment, send)
+            assert not heard & now or (rung.again and rung.lossless)
+            heard |= now
 
 
 # Against habits

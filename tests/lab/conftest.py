@@ -88,10 +88,10 @@ def pct(lab: Lab) -> Pct:
 
 @pytest.fixture
 def until() -> Until:
-    """Waits until something is true; fails after five seconds."""
+    """Waits until something is true; fails after twenty seconds."""
 
     def wait(ask: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while not ask():
             assert time.monotonic() < deadline, "it never came true"
             time.sleep(0.02)

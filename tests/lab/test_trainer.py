@@ -91,7 +91,7 @@ def test_a_second_signal_during_the_save_loses_it(
     os.kill(job.host_pid, INT)
     until(lambda: checkpoints(lab, vmid))
     os.kill(job.host_pid, second)
-    assert wait_gone([job.process], 1) == []
+    assert wait_gone([job.process], 10) == []
     (name,) = checkpoints(lab, vmid)
     assert name.endswith(".tmp") is left_behind
     assert not is_whole(lab, vmid, name)
@@ -100,7 +100,7 @@ def test_a_second_signal_during_the_save_loses_it(
 def test_term_kills_a_plain_trainer_unsaved(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid)
     os.kill(job.host_pid, TERM)
-    assert wait_gone([job.process], 1) == []
+    assert wait_gone([job.process], 10) == []
     assert checkpoints(lab, vmid) == []
 
 
@@ -112,7 +112,7 @@ def test_in_place_a_cut_save_takes_the_old_checkpoint_along(
     assert is_whole(lab, vmid, "latest.pt")
     until(lambda: not is_whole(lab, vmid, "latest.pt"))  # the next periodic save has begun
     os.kill(job.host_pid, TERM)
-    assert wait_gone([job.process], 1) == []
+    assert wait_gone([job.process], 10) == []
     assert not is_whole(lab, vmid, "latest.pt")
 
 
@@ -120,9 +120,9 @@ def test_the_first_part_of_a_save_may_have_no_file(lab: Lab, vmid: int, until: U
     job = lab.start(vmid, ["--save-seconds", "1.2", "--save-memory-fraction", "0.9"])
     before = Path(f"/proc/{job.host_pid}/statm").read_text().split()[1]
     os.kill(job.host_pid, INT)
-    time.sleep(0.5)
+    pages = Path(f"/proc/{job.host_pid}/statm")
+    until(lambda: int(pages.read_text().split()[1]) > int(before) + 500)
     assert checkpoints(lab, vmid) == []
-    assert int(Path(f"/proc/{job.host_pid}/statm").read_text().split()[1]) > int(before) + 500
     until(lambda: not is_alive(job.process))
     assert is_whole(lab, vmid, *checkpoints(lab, vmid))
 
@@ -131,14 +131,14 @@ def test_a_trainer_that_saves_on_term(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid, ["--on", "TERM", "--save-seconds", "0.2"])
     assert {2, 15} <= mask(job.process, "SigCgt")
     os.kill(job.host_pid, TERM)
-    assert wait_gone([job.process], 2) == []
+    assert wait_gone([job.process], 10) == []
     assert is_whole(lab, vmid, *checkpoints(lab, vmid))
 
 
 def test_the_same_trainer_does_not_save_on_int(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid, ["--on", "TERM"])
     os.kill(job.host_pid, INT)
-    assert wait_gone([job.process], 2) == []
+    assert wait_gone([job.process], 10) == []
     assert checkpoints(lab, vmid) == []
 
 
@@ -149,7 +149,7 @@ def test_ignoring_shrugging_and_not_saving(lab: Lab, vmid: int, until: Until) ->
     leaving = lab.start(vmid, ["--no-save"], log="/workspace/3.log")
     for job in (deaf, shrugging, leaving):
         os.kill(job.host_pid, INT)
-    assert wait_gone([leaving.process], 2) == []
+    assert wait_gone([leaving.process], 10) == []
     until(lambda: "received SIGINT, training on" in shrugging.log.read_text())
     assert is_alive(deaf.process)
     assert is_alive(shrugging.process)
@@ -160,8 +160,8 @@ def test_a_c_call_hears_only_when_it_returns(lab: Lab, vmid: int, until: Until) 
     job = lab.start(vmid, ["--c-call", "1.5", "--save-seconds", "0.1"])
     time.sleep(0.5)
     os.kill(job.host_pid, INT)
-    time.sleep(0.3)
-    assert mask(job.process, "ShdPnd") | mask(job.process, "SigPnd") == set()  # heard, not obeyed
+    # heard, not obeyed
+    until(lambda: mask(job.process, "ShdPnd") | mask(job.process, "SigPnd") == set())
     assert "KeyboardInterrupt" not in job.log.read_text()
     until(lambda: "saved" in job.log.read_text())
 
@@ -169,14 +169,14 @@ def test_a_c_call_hears_only_when_it_returns(lab: Lab, vmid: int, until: Until) 
 def test_a_group_int_behind_tee_loses_the_checkpoint(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid, ["--save-seconds", "0.5"], how="tee")
     os.killpg(os.getpgid(job.host_pid), INT)
-    assert wait_gone(job.launched, 3) == []
+    assert wait_gone(job.launched, 10) == []
     assert not [name for name in checkpoints(lab, vmid) if not name.endswith(".tmp")]
 
 
 def test_int_to_the_trainer_behind_tee_saves(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid, ["--save-seconds", "0.5"], how="tee")
     os.kill(job.host_pid, INT)
-    assert wait_gone(job.launched, 3) == []
+    assert wait_gone(job.launched, 10) == []
     assert is_whole(lab, vmid, *checkpoints(lab, vmid))
 
 
@@ -185,15 +185,15 @@ def test_workers_look_alike_and_follow_their_parent(lab: Lab, vmid: int) -> None
     workers = descendants(job.host_pid)
     assert [command_line(worker.pid) for worker in workers] == [command_line(job.host_pid)] * 2
     os.kill(job.host_pid, signal.SIGKILL)
-    assert wait_gone([job.process], 1) == []
-    assert wait_gone(workers, 2.5) == []
+    assert wait_gone([job.process], 10) == []
+    assert wait_gone(workers, 10) == []
 
 
 def test_workers_end_with_a_polite_stop(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid, ["--workers", "2", "--save-seconds", "0.2"])
     family = [*job.launched, *descendants(job.host_pid)]
     os.kill(job.host_pid, INT)
-    assert wait_gone(family, 3) == []
+    assert wait_gone(family, 10) == []
     assert is_whole(lab, vmid, *checkpoints(lab, vmid))
 
 
@@ -208,7 +208,7 @@ def test_ranks_signalled_in_one_burst_all_save(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid, ["--ranks", "2", "--save-seconds", "0.3"])
     assert len(job.trainers) == 2
     signal_all(job, INT)
-    assert wait_gone(job.launched, 5) == []
+    assert wait_gone(job.launched, 10) == []
     first, second = checkpoints(lab, vmid)
     assert first.split("/")[0] == second.split("/")[0]
     assert is_whole(lab, vmid, first)
@@ -219,7 +219,7 @@ def test_ranks_signalled_in_one_burst_all_save(lab: Lab, vmid: int) -> None:
 def test_a_rank_signalled_alone_loses_everything(lab: Lab, vmid: int) -> None:
     job = lab.start(vmid, ["--ranks", "2", "--barrier-seconds", "1.5"])
     os.kill(job.trainers[1].pid, INT)
-    assert wait_gone([job.trainers[1]], 3) == []
+    assert wait_gone([job.trainers[1]], 10) == []
     assert "barrier timed out" in job.log.read_text()
     assert checkpoints(lab, vmid) == []
 
