@@ -8,9 +8,10 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Host
 from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
 from fleetstop.lab import Lab
-from fleetstop.lab.processes import identify
+from fleetstop.lab.processes import ProcessId, identify
 from fleetstop.ports import Shell
 from fleetstop.remote import shell as shell_module
 from fleetstop.remote.container import InsideShell, enter
@@ -41,6 +42,8 @@ KINDS = [
     pytest.param("bash"),
     pytest.param("busybox"),
     pytest.param("dry"),
+    # the files of a place that is not entered, read from the host by each of its shells
+    *(pytest.param(f"through-{each}") for each in ("dash", "bash", "busybox")),
     pytest.param("ssh", marks=pytest.mark.bed),
     pytest.param("container", marks=pytest.mark.bed),
 ]
@@ -73,12 +76,47 @@ class Far:
         return str(ms), f"{self.pid}:{start}"
 
 
+@contextmanager
+def rooted_at(place: Path) -> Iterator[ProcessId]:
+    """A process that has this directory for its root."""
+    text = "import os, sys, time; os.chroot(sys.argv[1]); print('in', flush=True); time.sleep(600)"
+    words = [sys.executable, "-S", "-c", text, str(place)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as job:
+        try:
+            assert job.stdout is not None
+            assert job.stdout.readline() == b"in\n"
+            found = identify(job.pid)
+            assert found is not None
+            yield found
+        finally:
+            job.kill()
+
+
+class Through:
+    """Asks for files below the root of another process; all else as it comes."""
+
+    def __init__(self, shell: Shell, root: ProcessId) -> None:
+        self._shell, self._root = shell, root
+
+    async def run(self, command: Command) -> Answer:
+        if command.verb not in ("list", "log", "ends", "pidfile"):
+            return await self._shell.run(command)
+        words = (str(self._root.pid), str(self._root.start), "host", command.verb, *command.words)
+        return await self._shell.run(Command("through", words, deadline_s=command.deadline_s))
+
+
 @asynccontextmanager
 async def _far(kind: str, here: Path, lab: Lab | None) -> AsyncIterator[Far]:
     if kind in (*SHELLS, "dry"):
         async with local_shell("dash" if kind == "dry" else kind) as local:
             shell: Shell = DryShell(local.framed) if kind == "dry" else local.framed
             yield Far(shell, local.framed, local.pid, str(here), here, Path("/proc"), ())
+        return
+    if kind.startswith("through-"):
+        async with local_shell(kind.removeprefix("through-")) as local:
+            with rooted_at(here.parent) as root:
+                shell = Through(local.framed, root)
+                yield Far(shell, local.framed, local.pid, f"/{here.name}", here, Path("/proc"), ())
         return
     assert lab is not None
     host = lab_host(lab)
