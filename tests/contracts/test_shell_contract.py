@@ -8,10 +8,9 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from tests.fakes.local_channel import (
     is_installed,
     local_shell,
 )
+from tests.fakes.rooted import rooted_at
 
 KINDS = [
     pytest.param("dash"),
@@ -74,22 +74,6 @@ class Far:
     def watch_itself(self, ms: int) -> tuple[str, str]:
         start = (self.proc / str(self.pid) / "stat").read_text().rpartition(")")[2].split()[19]
         return str(ms), f"{self.pid}:{start}"
-
-
-@contextmanager
-def rooted_at(place: Path) -> Iterator[ProcessId]:
-    """A process that has this directory for its root."""
-    text = "import os, sys, time; os.chroot(sys.argv[1]); print('in', flush=True); time.sleep(600)"
-    words = [sys.executable, "-S", "-c", text, str(place)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as job:
-        try:
-            assert job.stdout is not None
-            assert job.stdout.readline() == b"in\n"
-            found = identify(job.pid)
-            assert found is not None
-            yield found
-        finally:
-            job.kill()
 
 
 class Through:

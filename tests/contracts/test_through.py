@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from fleetstop.core.listing import Listing
 from fleetstop.lab import Lab
 from fleetstop.lab.processes import ProcessId, identify
 from tests.fakes.local_channel import SHELLS, LocalShell, is_installed, local_shell
+from tests.fakes.rooted import rooted_at
 
 ELSEWHERE, UNFOLLOWED, MISSING = 48, 49, 40
 
@@ -29,22 +28,6 @@ def kind(request: pytest.FixtureRequest) -> str:
     if not is_installed(request.param):
         pytest.skip(f"{request.param} is not installed")
     return str(request.param)
-
-
-@contextmanager
-def rooted_at(place: Path) -> Iterator[ProcessId]:
-    """A process that has this directory for its root."""
-    text = "import os, sys, time; os.chroot(sys.argv[1]); print('in', flush=True); time.sleep(600)"
-    words = [sys.executable, "-S", "-c", text, str(place)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as job:
-        try:
-            assert job.stdout is not None
-            assert job.stdout.readline() == b"in\n"
-            found = identify(job.pid)
-            assert found is not None
-            yield found
-        finally:
-            job.kill()
 
 
 class Place:
