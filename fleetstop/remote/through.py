@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.process import ProcessId
 from fleetstop.core.procfs import parse_look
@@ -16,6 +18,8 @@ from fleetstop.ports import Shell
 
 READS = frozenset({"list", "log", "ends", "pidfile"})
 """Verbs that `through` of the boot script does below another root."""
+
+SOON_S = 5.0
 
 _NO_WAY_IN = (RemoteFailed, FrameTimedOut, PrivilegeMissing)
 # what dash, busybox and bash say where no fork is to be had, our own for a pipe, and no such tool
@@ -88,6 +92,11 @@ class Files:
             return await self._from_host(command, self.why)
         try:
             answer = await (await self._inside()).run(command)
+        except FrameTimedOut as exc:
+            # it may be the files themselves that hang: then nobody waits for them twice as long
+            soon = min(command.deadline_s, SOON_S)
+            brief = msgspec.structs.replace(command, deadline_s=soon)
+            return await self._from_host(brief, exc.message)
         except _NO_WAY_IN as exc:
             return await self._from_host(command, exc.message)
         if answer.status not in _NOT_DONE:

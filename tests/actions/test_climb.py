@@ -471,6 +471,22 @@ def test_a_container_that_can_be_entered_no_more_may_be_saving(
     asyncio.run(story())
 
 
+def test_a_first_look_that_saw_no_files_is_none_of_the_two_calm_ones() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, saves=None, takes_s=0.1))
+        stage = Stage(host)
+        bad: Hook = lambda _: Answer(41, b"1.0\n")  # noqa: E731
+        stage.world.within.before("list", bad, bad)  # a listing is asked for twice
+        await stage.stop(GENTLE)
+        assert trainer.heard == ["INT"]
+        kinds = [type(each) for each in stage.told]
+        before = stage.told[: kinds.index(events.SignalSent)]
+        assert [each.why for each in before if isinstance(each, events.Holding)] == ["unseen"]
+
+    asyncio.run(story())
+
+
 def two_shards(host: FakeHost, trainer: Trainer, gap_s: float) -> None:
     """One is written and closed, the other follows: unless the trainer is gone by then."""
 

@@ -153,6 +153,8 @@ def test_an_answer_that_comes_too_late_inside_comes_from_the_host() -> None:
     async def story(here: Here) -> None:
         here.within.on("list", FrameTimedOut("no answer to 'list' within 20 s"))
         assert (await here.read()).data == b"from the host"
+        # it may be the files that hang: that is not waited for twice as long
+        assert here.beside.commands[-1].deadline_s == 5.0
 
     run(story)
 
