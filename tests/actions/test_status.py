@@ -51,9 +51,7 @@ def test_a_save_shows() -> None:
     assert outcome.evidence[0].startswith("step.pt open for writing by 10")
 
 
-def test_a_container_that_is_not_entered_shows_its_files_from_the_host_or_says_so() -> (
-    None
-):
+def test_a_container_that_is_not_entered_shows_its_files_from_the_host_or_says_so() -> None:
     host = FakeHost()
     a_job(host)
     for beside in (WorldShell(host), None):
