@@ -73,6 +73,18 @@ class Place(Protocol):
 
     async def inside(self) -> Shell: ...
 
+    async def files(self) -> Shell:
+        """Reads the target's files (`list`, `log`, `ends`, `pidfile`), and is asked nothing else:
+        the container's shell, or, with root, the host's below the container's root where nothing
+        can be started in there. Raises as `inside()` does where it is neither."""
+        ...
+
+    @property
+    def files_from_host(self) -> str | None:
+        """Why the files are read from the host and not inside, a sentence; None where they are
+        not."""
+        ...
+
     async def is_frozen(self) -> bool: ...
 
     def frozen_error(self) -> FleetstopError: ...

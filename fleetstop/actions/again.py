@@ -50,6 +50,16 @@ class _Inside:
         return await self._steady.within(command)
 
 
+class _Files:
+    """The target's files, from wherever they are read at the moment."""
+
+    def __init__(self, steady: Steady) -> None:
+        self._steady = steady
+
+    async def run(self, command: Command) -> Answer:
+        return await self._steady.reading(command)
+
+
 class Steady:
     """A Place that outlives its connection: see ports.Place.
 
@@ -70,6 +80,7 @@ class Steady:
         self._over: ConnectionLost | None = None
         self.host: Shell = _Outside(self)
         self._within: Shell = _Inside(self)
+        self._reading: Shell = _Files(self)
 
     @property
     def hz(self) -> int:
@@ -118,6 +129,20 @@ class Steady:
             return await (await self._place.inside()).run(command)
 
         return await self._kept(ask, inside=True)
+
+    async def reading(self, command: Command) -> Answer:
+        async def ask() -> Answer:
+            return await (await self._place.files()).run(command)
+
+        return await self._kept(ask, inside=True)
+
+    async def files(self) -> Shell:
+        await self._kept(self._place.files, inside=True)
+        return self._reading
+
+    @property
+    def files_from_host(self) -> str | None:
+        return self._place.files_from_host
 
     async def inside(self) -> Shell:
         await self._kept(self._place.inside, inside=True)

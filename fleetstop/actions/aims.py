@@ -95,7 +95,7 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
             gone = f"container {vigil.scope.target.vmid} was stopped"
             return vigil.not_reached(f"{gone}, and nothing new is complete")
         over = not vigil.standing
-        listed = await looks.listing(await vigil.scope.place.inside(), job.checkpoints)
+        listed = await looks.listing(await vigil.scope.place.files(), job.checkpoints)
         if isinstance(listed.listing, Listing):
             still = before is not None and not ckpt.growing(before, listed.listing)
             before = listed.listing
@@ -213,7 +213,7 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
         if who and pattern is None and now - since >= check.within_s:
             return vigil.reached(f"the same trainers live for {check.within_s:g} s")
         if pattern is not None and job.log is not None:
-            tail = await looks.log(await vigil.scope.place.inside(), job.log)
+            tail = await looks.log(await vigil.scope.place.files(), job.log)
             line = _matching(pattern, tail, end)
             if who and line is not None:
                 return vigil.reached(f"the log says: {line.strip()}")

@@ -133,7 +133,7 @@ class BlackBoxes:
         job = self._scope.target.job
         if job is None or job.log is None:
             return None
-        tail = await looks.log(await self._scope.place.inside(), job.log)
+        tail = await looks.log(await self._scope.place.files(), job.log)
         if tail is None:
             self._missing.append("the log's end: it could not be read")
             return None

@@ -73,14 +73,7 @@ class Climb:
         self._told: Held | None = None
         self._earlier = earlier_marks(scene.tree, ladder.past)
         self.ladder = ladder
-        self.look = Look(
-            at=scene.at,
-            tree=scene.tree,
-            real=scene.real,
-            temporary=scene.coming,
-            risk=scene.risk,
-            log=scene.log,
-        )
+        self.look = scene.first_look()
         self._progress = follow(None, self.look, ladder.family)
         self.judged: Judged | None = None
         self.files = JobFiles(scope, scene)
@@ -305,6 +298,8 @@ class Climb:
         if await place.is_frozen():
             raise place.frozen_error()
         tree, files = await looks.together(self._tree(), self.files.look())
+        if (news := self.files.news()) is not None:
+            self.doubts.append(self._scope.teller.finding(news))
         return Look(
             at=self._scope.clock.now(),
             tree=tree,

@@ -13,6 +13,7 @@ from fleetstop.core import checkpoint as ckpt
 from fleetstop.core.checkpoint import Checkpoint, Listing
 from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen
+from fleetstop.core.inventory import Job
 from fleetstop.core.joblog import LogTail
 from fleetstop.core.listing import spelled
 from fleetstop.core.neighbours import under, with_business
@@ -54,6 +55,8 @@ class JobFiles:
         self.written: set[str] = set()
         self.open_last: frozenset[str] = frozenset()
         self.risk: AtRisk | None = scene.risk
+        # by the first look it was told with what else was missing
+        self._told = scope.place.files_from_host is not None
         for each in scene.found.families:
             self.remember(each, scene.tree)
 
@@ -63,12 +66,10 @@ class JobFiles:
         if job is None or (job.checkpoints is None and job.log is None):
             return FilesSeen()
         try:
-            shell = await self._scope.place.inside()
+            shell = await self._scope.place.files()
         except looks.NOT_ENTERED as exc:
-            # who writes a checkpoint is a member with the file open, and that is seen from outside:
-            # one that cannot be entered is no reason to hold a signal, only to prove nothing
-            self.latest, self.risk = Unseen(str(exc)), None
-            return FilesSeen()
+            # between two files of one checkpoint nothing is open: it may be saving
+            return self._unseen(job, exc.message)
         if job.log is not None:
             self.log = await looks.log(shell, job.log) or self.log
         if job.checkpoints is None:
@@ -77,8 +78,7 @@ class JobFiles:
         listed = await looks.listing(shell, job.checkpoints, many=many)
         self.latest, self.real = listed.listing, listed.real or self.real
         if isinstance(listed.listing, Unseen):
-            self.risk = None
-            return FilesSeen(unseen=f"the checkpoints: {listed.listing.reason}")
+            return self._unseen(job, listed.listing.reason)
         changed = self._moved(listed.listing)
         steady = self._steady.at(listed.listing, listed.now, self._scope.clock.now())
         self.risk = await self._at_risk(shell, listed.listing, self._found, listed.now)
@@ -87,6 +87,20 @@ class JobFiles:
             temporary=still_coming(listed.listing, self._found, listed.now, steady),
             risk=self.risk,
         )
+
+    def news(self) -> str | None:
+        """That the files are read from the host by now, said once."""
+        said = None if self._told else looks.from_host(self._scope.place)
+        self._told |= said is not None
+        return said
+
+    def _unseen(self, job: Job, why: str) -> FilesSeen:
+        """A log alone tells of no save: then open files, seen from the host, tell it all."""
+        self.risk = None
+        if job.checkpoints is None:
+            return FilesSeen()
+        self.latest = Unseen(why)
+        return FilesSeen(unseen=f"the checkpoints: {why}")
 
     def _moved(self, now: Listing) -> tuple[str, ...]:
         """What changed since the listing before; an unchanged one is not judged again."""

@@ -20,6 +20,7 @@ from fleetstop.core.matching import matches, needs_detail
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.supervisors import Notes
+from fleetstop.core.verdict import Look
 from fleetstop.errors import RemoteFailed
 
 
@@ -50,6 +51,19 @@ class Scene(Struct, frozen=True):
     kept: Kept | None = None
     not_entered: str | None = None
     notes: Notes = Notes()
+
+    def first_look(self) -> Look:
+        """As the looks of a climb judge it."""
+        unseen = self.listing.reason if isinstance(self.listing, Unseen) else None
+        return Look(
+            at=self.at,
+            tree=self.tree,
+            real=self.real,
+            temporary=self.coming,
+            files_unseen=f"the checkpoints: {unseen}" if unseen else None,
+            risk=self.risk,
+            log=self.log,
+        )
 
 
 NOT_ASKED = Unseen("nvidia-smi was not asked")
@@ -143,7 +157,7 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
     if job is None or (job.log is None and job.checkpoints is None):
         return {}
     try:
-        shell = await scope.place.inside()
+        shell = await scope.place.files()
     except looks.NOT_ENTERED as exc:
         unseen = {"listing": Unseen(str(exc))} if job.checkpoints is not None else {}
         return {"not_entered": str(exc), **unseen}
@@ -162,7 +176,7 @@ async def _kept(scope: Scope, tree: ProcessTree, listed: looks.Listed) -> dict[s
     """The newest checkpoint, and the newest complete one, which need not be the same."""
     if not isinstance(listed.listing, Listing):
         return {}
-    shell, kept, at = await scope.place.inside(), Kept(), scope.clock.now()
+    shell, kept, at = await scope.place.files(), Kept(), scope.clock.now()
     found = ckpt.checkpoints(listed.listing)
     writing = as_listed(_open_for_write(tree), listed.listing, listed.real)
     risk = await kept.at_risk(shell, found, listed.now, writing, at, lambda _: None)
@@ -195,7 +209,7 @@ async def completeness(
     scope: Scope, one: ckpt.Checkpoint, writing: frozenset[str], *, stable: bool
 ) -> bool | None:
     """Whether a checkpoint is whole; reads heads and tails of known formats."""
-    shell = await scope.place.inside()
+    shell = await scope.place.files()
     return (await Kept().read(shell, one, writing, stable=stable)).whole
 
 

@@ -124,7 +124,7 @@ async def listed(place: Place, match: Match) -> frozenset[int]:
             raise RemoteFailed("there is no tmux in the container", hint="match: {script: …}")
         return frozenset(int(word) for word in answer.data.split() if word.isdigit())
     if match.pidfile is not None:
-        answer = await (await place.inside()).run(Command("pidfile", (match.pidfile,)))
+        answer = await (await place.files()).run(Command("pidfile", (match.pidfile,)))
         word = answer.data.strip()
         return frozenset([int(word)]) if answer.status == 0 and word.isdigit() else frozenset()
     return frozenset()
@@ -242,6 +242,13 @@ async def _ends(shell: Shell, path: str, size: int, head: int) -> tuple[bytes, b
         return None
     cut = min(head, size)
     return answer.data[:cut], answer.data[cut:]
+
+
+def from_host(place: Place) -> str | None:
+    """That log and checkpoints are not read inside, a sentence; None where they are."""
+    why = place.files_from_host
+    said = "the container is not entered; its files are seen from the host"
+    return None if why is None else f"{said}: {why}"
 
 
 async def wchan(place: Place, pids: list[int]) -> dict[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.verify import records
@@ -75,6 +76,8 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
         return found
     if scene.not_entered is not None:
         found.append(f"log and checkpoints could not be looked at: {scene.not_entered}")
+    if (told := looks.from_host(scope.place)) is not None:
+        found.append(told)
     if job.checkpoints and scene.checkpoints_missing:
         found.append(f"checkpoints: {job.checkpoints} does not exist there (yet)")
     if job.log and scene.log is None and scene.not_entered is None:

@@ -75,7 +75,7 @@ def _torn(name: str, climb: Climb) -> str:
 async def _at_rest(scope: Scope, before_all: Listing, climb: Climb, directory: str) -> _End | str:
     """Polls until something new is whole and nothing moves any more; why not, at the end."""
     deadline = scope.clock.now() + climb.ladder.playbook.verify.within_s
-    shell = await scope.place.inside()
+    shell = await scope.place.files()
     before: Listing | None = None
     first: Listing | None = None
     while True:
@@ -117,7 +117,7 @@ async def _judged(
     whole: list[Checkpoint] = []
     broken: list[str] = []
     torn: list[str] = []
-    shell = await scope.place.inside()
+    shell = await scope.place.files()
     for each in reversed(ckpt.new_checkpoints(since[0], listed.listing)[-5:]):
         told = await climb.files.kept.read(shell, each, frozenset(), stable=stable)
         if told.whole and not told.known and _may_be_cut(scope, climb, each, listed):
@@ -181,7 +181,7 @@ async def _told(scope: Scope, scene: Scene, climb: Climb, end: _End, saved: Chec
 
 
 async def _read(scope: Scope, climb: Climb, one: Checkpoint) -> Read:
-    shell = await scope.place.inside()
+    shell = await scope.place.files()
     return await climb.files.kept.read(shell, one, frozenset(), stable=True)
 
 

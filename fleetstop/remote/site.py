@@ -20,6 +20,7 @@ from fleetstop.errors import (
     PrivilegeMissing,
 )
 from fleetstop.ports import Shell
+from fleetstop.remote import leaving
 from fleetstop.remote.container import (
     CannotEnter,
     InsideShell,
@@ -33,6 +34,7 @@ from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.rootless import Rootless
 from fleetstop.remote.shell import Current, FramedShell
 from fleetstop.remote.ssh import Connection, Tunnels, connect
+from fleetstop.remote.through import Files, Through
 
 FAILED_S = 5.0
 NO_WAY_S = 60.0
@@ -128,6 +130,7 @@ class SitePlace:
         self._no_way_at = 0.0
         self._current = Current(lambda: self.outside.shell)
         self._rootless = Rootless(self._current, self._rights)
+        self._files = self._unread()
         self._entering = asyncio.Lock()
         self._left: list[ProcessId] = []
         self._left_inside: list[ProcessId] = []
@@ -196,6 +199,7 @@ class SitePlace:
             second = [self._second] if self._second is not None else []
             self._left += [ProcessId(each.pid, each.start) for each in (self.outside, *second)]
             self._opened, self._second, self._no_way = [], None, None
+            self._files = self._unread()
             self._connection, self.outside = connection, outside
         await self._end_those_left()
         return True
@@ -252,14 +256,34 @@ class SitePlace:
 
     async def _inside(self) -> Shell:
         if self._vmid is None:
-            if self._second is None:
-                self._second = await open_shell(self._connection, self._site.host)
-            return self._only_asks(self._second.shell)
+            return self._only_asks(await self._beside())
         if not self._opened:
             await self._enter(self._vmid)
         elif self._no_way is not None and not self._opened[0].pid:
             raise self._no_way  # it hung on its way in: there is no shell to be asked
         return self._only_asks(self._opened[0].shell)
+
+    async def _beside(self) -> Shell:
+        """The host's second shell: it may be lost in hanging files without losing the first."""
+        if self._second is None or self._second.shell.ended:
+            self._second = await open_shell(self._connection, self._site.host)
+        return self._second.shell
+
+    def _unread(self) -> Files | None:
+        """The way to the container's files, with root; no way is known to be closed yet."""
+        if self._vmid is None or not self.has_root:
+            return None
+        return Files(self.inside, Through(self._beside, self._vmid))
+
+    async def files(self) -> Shell:
+        if self._files is None:
+            return await self.inside()
+        await self._files.ready()
+        return self._files
+
+    @property
+    def files_from_host(self) -> str | None:
+        return self._files.why if self._files is not None else None
 
     def _only_asks(self, shell: Shell) -> Shell:
         """What belongs to the container is only ever read by a stop, its asks aside."""
@@ -298,45 +322,15 @@ class SitePlace:
 
     async def close(self) -> None:
         """Leaves nothing behind: given-up shells are ended from the host, by identity."""
-        stuck, lost = list(self._left), list(self._left_inside)
-        for inside in self._opened:
-            with contextlib.suppress(CouldNotLook):
-                await inside.shell.close()
-            # known only now: one that still owed an answer is given up by closing it
-            if inside.shell.given_up and inside.attach.start:
-                stuck.append(inside.attach)
-            elif inside.shell.given_up and inside.start:
-                lost.append(ProcessId(inside.pid, inside.start))
+        stuck, lost = await leaving.closed_inside(self._opened)
+        stuck, lost = [*self._left, *stuck], [*self._left_inside, *lost]
         if lost:
             with contextlib.suppress(CouldNotLook, TimeoutError):
                 async with asyncio.timeout(10.0):
-                    await self._end_inside(lost)
+                    await leaving.end_inside(self._rootless, self._rights, lost)
         outside = [each for each in (self.outside, self._second) if each is not None]
-        for each in outside:
-            with contextlib.suppress(CouldNotLook):
-                await each.shell.close()
-            if each.shell.given_up:
-                stuck.append(ProcessId(each.pid, each.start))
+        stuck += await leaving.closed_outside(outside)
         if stuck:
             with contextlib.suppress(CouldNotLook, TimeoutError):
                 async with asyncio.timeout(10.0):
-                    await self._end(stuck)
-
-    async def _end_inside(self, lost: list[ProcessId]) -> None:
-        """Without root on the host only root in the container can end them; most end by
-        themselves, once their answer is out, and cost no `pct` then."""
-        left = [each for each in lost if await self._rootless.lingers(each)]
-        fresh = await self._rights() if left else None
-        for each in left:
-            assert fresh is not None
-            await fresh.run(Command("endtree", (str(each.pid), str(each.start))))
-        if fresh is not None:
-            await fresh.close()
-
-    async def _end(self, stuck: list[ProcessId]) -> None:
-        """Through a fresh shell: the one that was used may be the one that hangs. A dry run
-        does this too: they are our own shells, and nothing of the job."""
-        fresh = await open_shell(self._connection, self._site.host)
-        for each in stuck:
-            await fresh.shell.run(Command("endtree", (str(each.pid), str(each.start))))
-        await fresh.shell.close()
+                    await leaving.end_outside(self._connection, self._site.host, stuck)

@@ -17,7 +17,17 @@ from fleetstop.errors import (
     RemoteFailed,
 )
 from tests.actions.stage import GENTLE, HARD, Stage, a_send, job, playbook, target, tree_of
-from tests.fakes.fake_host import FakeHost, Hook, Open, Proc, Trainer, a_job, nothing
+from tests.fakes.fake_host import (
+    FakeHost,
+    Hook,
+    Open,
+    Proc,
+    Trainer,
+    WorldShell,
+    a_job,
+    nothing,
+    whole,
+)
 
 
 def ended(stage: Stage) -> events.TargetFinished:
@@ -439,36 +449,93 @@ def test_open_files_that_cannot_be_listed_hold_the_signal() -> None:
 
 @pytest.mark.parametrize("error", [RemoteFailed, FrameTimedOut, PrivilegeMissing])
 @pytest.mark.parametrize("when", ["before", "later"])
-def test_a_container_that_can_be_entered_no_more_is_judged_by_open_files(
+def test_a_container_that_can_be_entered_no_more_may_be_saving(
     error: type[FleetstopError], when: str
 ) -> None:
-    """It cannot fork, say. A save that is going on is seen from the host all the same, and an INT
-    into it would cut it; once it is whole the job is stopped, and what it saved is unseen."""
+    """It cannot fork, say, and its files are seen from nowhere: between two of them nothing is
+    open, so that open files say nothing. The signal waits; the job's chance stays whole."""
 
     async def story() -> None:
         host = FakeHost()
         trainer = a_job(host)
-        trainer.files[7] = Open("/ck/periodic.pt", since=host.clock.now() - 0.1, rate=1e6)
-        host.later(3.0, lambda: trainer.files.__delitem__(7))
         stage = Stage(host)
         stage.world.entering = error("no pct") if when == "before" else None
         stage.world.host.after("claim", lambda _: setattr(stage.world, "entering", error("no pct")))
-        begun = host.clock.now()
-        saved_at: list[float] = []
-        asked = trainer.on_signal
+        outcome = await stage.stop(GENTLE)
+        assert (outcome.result, trainer.heard) == ("still_running", [])
+        assert "it may be saving, which could not be seen" in (outcome.reason or "")
+        assert host.sends() == []
+        (held,) = stage.of(events.Holding)
+        assert (held.why, held.evidence) == ("unseen", ("the checkpoints: no pct",))
 
-        def hear(signal: str) -> None:
-            saved_at.append(host.clock.now() - begun)
-            assert asked is not None
-            asked(signal)
+    asyncio.run(story())
 
-        trainer.on_signal = hear
+
+def test_a_first_look_that_saw_no_files_is_none_of_the_two_calm_ones() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, saves=None, takes_s=0.1))
+        stage = Stage(host)
+        bad: Hook = lambda _: Answer(41, b"1.0\n")  # noqa: E731
+        stage.world.within.before("list", bad, bad)  # a listing is asked for twice
+        await stage.stop(GENTLE)
+        assert trainer.heard == ["INT"]
+        kinds = [type(each) for each in stage.told]
+        before = stage.told[: kinds.index(events.SignalSent)]
+        assert [each.why for each in before if isinstance(each, events.Holding)] == ["unseen"]
+
+    asyncio.run(story())
+
+
+def two_shards(host: FakeHost, trainer: Trainer, gap_s: float) -> None:
+    """One is written and closed, the other follows: unless the trainer is gone by then."""
+
+    def follow() -> None:
+        if not trainer.heard:
+            host.write("/ck/step_2/model-00002-of-00002.pt", whole())
+
+    host.write("/ck/step_2/model-00001-of-00002.pt", whole())
+    host.later(gap_s, follow)
+
+
+@pytest.mark.parametrize("when", ["before", "later"])
+def test_between_two_shards_in_a_container_that_is_not_entered(when: str) -> None:
+    """Nothing is open in the gap. INT then would cost the set: this trainer saves on none."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, saves=None, takes_s=0.1))
+        two_shards(host, trainer, 7.0)
+        stage = Stage(host)
+        stage.world.beside = WorldShell(host)
+        no_pids = RemoteFailed("pct could not enter container 200")
+        stage.world.entering = no_pids if when == "before" else None
+        stage.world.host.after("claim", lambda _: setattr(stage.world, "entering", no_pids))
         outcome = await stage.stop(GENTLE)
         assert trainer.heard == ["INT"]
-        assert saved_at[0] >= 3.0
-        assert outcome.result == "unclean"
-        assert "save_unseen" in (outcome.reason or "")
-        assert "no pct" in " ".join(outcome.findings) + (outcome.reason or "")
+        assert "/ck/step_2/model-00002-of-00002.pt" in host.files
+        kinds = [type(each) for each in stage.told]
+        before = stage.told[: kinds.index(events.SignalSent)]
+        assert {each.why for each in before if isinstance(each, events.Holding)} == {"saving"}
+        # what it left is proved by the same way
+        assert (outcome.result, outcome.reason) == ("stopped", None)
+        assert outcome.checkpoint is not None
+        assert (outcome.checkpoint.path, outcome.checkpoint.complete) == ("/ck/step_2", True)
+        (told,) = [each for each in outcome.findings if "seen from the host" in each]
+        assert "the container is not entered" in told
+        assert "pct could not enter container 200" in told
+
+    asyncio.run(story())
+
+
+def test_a_job_without_checkpoints_is_judged_by_open_files_where_its_log_is_unseen() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host, aim=target(job=job(checkpoints=None, log="/train.log")))
+        stage.world.entering = RemoteFailed("no pct")
+        outcome = await stage.stop(GENTLE)
+        assert (outcome.result, trainer.heard) == ("stopped", ["INT"])
 
     asyncio.run(story())
 

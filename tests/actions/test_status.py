@@ -7,8 +7,9 @@ from fleetstop.actions.status import status
 from fleetstop.core.commands import Answer
 from fleetstop.core.inventory import Match
 from fleetstop.core.report import exit_code_of
+from fleetstop.errors import RemoteFailed
 from tests.actions.stage import Stage, a_send, job, target, tree_of
-from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job, whole
+from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, WorldShell, a_job, whole
 
 
 def test_a_job_that_runs_is_looked_at_twice_and_told() -> None:
@@ -48,6 +49,26 @@ def test_a_save_shows() -> None:
     outcome = asyncio.run(status(Stage(host).scope))
     assert outcome.verdict == "saving"
     assert outcome.evidence[0].startswith("step.pt open for writing by 10")
+
+
+def test_a_container_that_is_not_entered_shows_its_files_from_the_host_or_says_so() -> None:
+    host = FakeHost()
+    a_job(host)
+    for beside in (WorldShell(host), None):
+        stage = Stage(host)
+        stage.world.entering, stage.world.beside = RemoteFailed("no pids left"), beside
+        outcome = asyncio.run(status(stage.scope))
+        assert (outcome.result, outcome.verdict) == ("running", "busy")
+        (told,) = [each for each in outcome.findings if "no pids left" in each]
+        if beside is not None:
+            assert outcome.checkpoint is not None
+            assert outcome.checkpoint.path == "/ck/old.pt"
+            assert told == (
+                "the container is not entered; its files are seen from the host: no pids left"
+            )
+        else:
+            assert outcome.checkpoint is None
+            assert told == "log and checkpoints could not be looked at: no pids left"
 
 
 def test_one_that_ignores_both_signals_is_deaf() -> None:

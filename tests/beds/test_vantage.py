@@ -440,18 +440,21 @@ def test_with_no_pids_left_it_is_stopped_from_the_host(box: Bed, tmp_path: Path)
     assert len(box.saved()) == 1
 
 
-def test_with_no_pids_left_its_files_are_unseen_and_it_is_stopped_all_the_same(box: Bed) -> None:
+def test_with_no_pids_left_its_files_are_seen_from_the_host_and_its_save_is_proven(
+    box: Bed,
+) -> None:
     job = box.start("--save-seconds", "0.5")
     no_forks(box)
     seen = box.run("status", box.name)
     assert (seen.code, seen.target["verdict"]) == (0, "busy"), seen.people
-    assert any(
-        "log and checkpoints could not be looked at" in text for text in seen.target["findings"]
-    )
+    said = "the container is not entered; its files are seen from the host"
+    assert any(said in text for text in seen.target["findings"]), seen.target
     ran = box.run("stop", box.name, "--graceful", deadline=120)
     assert ran.signals == [("INT", [job.pid])], ran.people
-    assert (ran.code, ran.target["result"]) == (6, "unclean"), ran.people
-    assert ran.target["reason"].startswith("save_unseen")
+    assert (ran.code, ran.target["result"]) == (0, "stopped"), ran.people
+    found = ran.target["checkpoint"]
+    assert (found["complete"], found["written_after_signal"]) == (True, True)
+    assert any(said in text for text in ran.target["findings"]), ran.target
     assert ran.pct_calls == 1
     assert len(box.saved()) == 1
     assert box.signals_seen(job) == 1
@@ -502,11 +505,12 @@ def test_out_of_memory_it_is_stopped_from_the_host_within_bounds(box: Bed) -> No
         _until(lambda: "under_oom 1" in control.read_text(), 60)
         seen = box.run("status", box.name, deadline=90)
         assert (seen.code, seen.target["result"]) == (0, "running"), seen.people
-        assert any("could not be looked at" in text for text in seen.target["findings"])
+        assert any("seen from the host" in text for text in seen.target["findings"])
         assert lives(job)
         ran = box.run("stop", box.name, "--graceful", deadline=120)
         assert ran.signals == [("INT", [job.pid])], ran.people
-        assert (ran.code, ran.target["reason"].partition(":")[0]) == (6, "save_unseen"), ran.people
+        # it saves nothing, and that is seen
+        assert (ran.code, ran.target["reason"].partition(":")[0]) == (6, "not_saved"), ran.people
         assert not lives(job)
         # an attempt to enter is given up after 20 s, and there is one for each command
         assert max(seen.seconds, ran.seconds) < 90

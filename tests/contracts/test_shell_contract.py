@@ -20,7 +20,7 @@ from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Host
 from fleetstop.errors import ConnectionLost, FrameTimedOut, Refused, RemoteFailed
 from fleetstop.lab import Lab
-from fleetstop.lab.processes import identify
+from fleetstop.lab.processes import ProcessId, identify
 from fleetstop.ports import Shell
 from fleetstop.remote import shell as shell_module
 from fleetstop.remote.container import InsideShell, enter
@@ -35,12 +35,15 @@ from tests.fakes.local_channel import (
     is_installed,
     local_shell,
 )
+from tests.fakes.rooted import rooted_at
 
 KINDS = [
     pytest.param("dash"),
     pytest.param("bash"),
     pytest.param("busybox"),
     pytest.param("dry"),
+    # the files of a place that is not entered, read from the host by each of its shells
+    *(pytest.param(f"through-{each}") for each in ("dash", "bash", "busybox")),
     pytest.param("ssh", marks=pytest.mark.bed),
     pytest.param("container", marks=pytest.mark.bed),
 ]
@@ -73,12 +76,31 @@ class Far:
         return str(ms), f"{self.pid}:{start}"
 
 
+class Through:
+    """Asks for files below the root of another process; all else as it comes."""
+
+    def __init__(self, shell: Shell, root: ProcessId) -> None:
+        self._shell, self._root = shell, root
+
+    async def run(self, command: Command) -> Answer:
+        if command.verb not in ("list", "log", "ends", "pidfile"):
+            return await self._shell.run(command)
+        words = (str(self._root.pid), str(self._root.start), "host", command.verb, *command.words)
+        return await self._shell.run(Command("through", words, deadline_s=command.deadline_s))
+
+
 @asynccontextmanager
 async def _far(kind: str, here: Path, lab: Lab | None) -> AsyncIterator[Far]:
     if kind in (*SHELLS, "dry"):
         async with local_shell("dash" if kind == "dry" else kind) as local:
             shell: Shell = DryShell(local.framed) if kind == "dry" else local.framed
             yield Far(shell, local.framed, local.pid, str(here), here, Path("/proc"), ())
+        return
+    if kind.startswith("through-"):
+        async with local_shell(kind.removeprefix("through-")) as local:
+            with rooted_at(here.parent) as root:
+                shell = Through(local.framed, root)
+                yield Far(shell, local.framed, local.pid, f"/{here.name}", here, Path("/proc"), ())
         return
     assert lab is not None
     host = lab_host(lab)

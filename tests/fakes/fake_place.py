@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from fleetstop.errors import ContainerFrozen, FleetstopError
+from fleetstop.errors import (
+    ContainerFrozen,
+    FleetstopError,
+    FrameTimedOut,
+    PrivilegeMissing,
+    RemoteFailed,
+)
 from fleetstop.ports import Shell
 from tests.fakes.fake_shell import FakeShell
 
@@ -23,6 +29,9 @@ class FakePlace:
         self.without_root: str | None = None
         self.status: str | FleetstopError = "running"
         self.entering: FleetstopError | None = None
+        # with root: where it cannot be entered its files are read from the host
+        self.beside: Shell | None = None
+        self.files_from_host: str | None = None
         self.hanging: frozenset[int] = frozenset()
         self.hangs_on: frozenset[int] = frozenset()
         self._inside_pid = inside_pid
@@ -50,6 +59,15 @@ class FakePlace:
             self.pct_calls += 1
             self.inside_pid = self._inside_pid
         return self.within
+
+    async def files(self) -> Shell:
+        try:
+            return await self.inside()
+        except (RemoteFailed, FrameTimedOut, PrivilegeMissing) as exc:
+            if self.beside is None:
+                raise
+            self.files_from_host = exc.message
+            return self.beside
 
     async def is_frozen(self) -> bool:
         return self.frozen

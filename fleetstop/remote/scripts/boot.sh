@@ -454,23 +454,97 @@ unit() {
 }
 
 # files of the job: sizes and names as NUL records, then the first and last bytes when asked
+
+# reach WORD -> $text, the path as it is asked for, and $at, where it is: the same, but in `through`
+reach() { path "$1"; at=$text; [ -z "${rooted-}" ] || descend; }
+
+# descend -> $at, which is $text below the root of process $rooted: the working directory, or a file
+# in it; $inner is that directory's own path there. Links are taken by hand: they mean that root,
+# and the kernel would follow an absolute one into ours. After each step $up has to be that root
+# again. 49: it could not be followed, which is not the same as 40, not there.
+descend() {
+  left=$text; inner=; up=.; links=0; at=.
+  cd -P "/proc/$rooted/root" 2>/dev/null || return 49
+  while [ -n "$left" ]; do
+    part=${left%%/*}; left=${left#"$part"}; left=${left#/}
+    case $part in
+      ''|.) continue ;;
+      ..) [ "$up" = . ] || { cd -P .. 2>/dev/null || return 49; inner=${inner%/*}; up=${up%/..}; } ;;
+      *) onward || return; [ "$at" = . ] || return 0 ;;
+    esac
+    [ "$up" -ef "/proc/$rooted/root" ] || return 49
+  done
+}
+onward() { # one step of it: $part
+  # what /proc links to are other processes' roots, not paths
+  [ "$up$part" != .proc ] || return 49
+  if [ -L "./$part" ]; then
+    links=$((links + 1)); [ $links -le 40 ] || return 49
+    to=$(readlink -n "./$part" && echo .) || return 49
+    left=${to%.}/$left
+    case $to in /*) cd -P "/proc/$rooted/root" 2>/dev/null || return 49; inner=; up=. ;; esac
+  elif [ -d "./$part" ]; then
+    cd -P "./$part" 2>/dev/null || return 49
+    inner=$inner/$part; up=$up/..
+  elif [ -e "./$part" ]; then
+    [ -z "$left" ] || return 40
+    at=./$part
+  else
+    # a mount that is closed to us is not seen, but its name is there
+    [ -r . ] || return 49
+    for f in ./* ./.[!.]* ./..?*; do [ "$f" != "./$part" ] || return 49; done
+    return 40
+  fi
+}
+
+# through PID START SCOPE VERB WORD... : list, log, ends or pidfile of a container that cannot be
+# entered, from the host, below the root of its first process; nothing of the container is run.
+# 48: it is not, or is no more, that process, and what was printed may be another root's.
+through() {
+  number "$1" && case $4 in list|log|ends|pidfile) ;; *) false ;; esac || return 2
+  of=$1; born=$2; scope=$3; asked=$4; shift 4
+  theirs || return 48
+  ( rooted=$of; "$asked" "$@" ); c=$?
+  theirs || return 48
+  return $c
+}
+theirs() { same "$of" "$born" && [ -z "$dead" ] && belongs "$of" "$scope"; }
+
+# literal TEXT -> $said, which find's -printf prints as it is
+literal() {
+  said=; rest=$1
+  while :; do
+    case $rest in *[%\\]*) ;; *) said=$said$rest; return ;; esac
+    c=${rest%%[%\\]*}; rest=${rest#"$c"}
+    case $rest in %*) said=$said$c%% ;; *) said=$said$c\\\\ ;; esac
+    rest=${rest#?}
+  done
+}
+
 list() { # dir [MOST] : all of it, or the newest MOST as records of their own, behind the directory's
-  path "$1"; date +%s.%N
-  [ -d "$text" ] || { [ -e "$text" ] && return 41; return 40; }
-  ( cd -P -- "$text" && pwd -P && printf '\0' ) || return 41
+  reach "$1"; c=$?; date +%s.%N
+  [ $c = 0 ] || return $c
+  [ -d "$at" ] || { [ -e "$at" ] && return 41; return 40; }
+  if [ -n "${rooted-}" ]; then printf '%s\n\0' "${inner:-/}"
+  else ( cd -P -- "$at" && pwd -P && printf '\0' ) || return 41; fi
+  literal "$text"
   [ -z "${2-}" ] || { newest "$2"; return; }
-  find "$text/" -maxdepth 5 \( -type f -o -type d \) -printf '%y\0%i\0%s\0%T@\0%p\0'
+  find "$at/" -maxdepth 5 \( -type f -o -type d \) -printf "%y\0%i\0%s\0%T@\0$said/%P\0"
 }
 newest() { # find's own status counts, not that of the end of the pipe
-  find "$text/" -maxdepth 0 -printf '%T@ %y %i %s %p\0' || return 9
-  { c=$( { { find "$text/" -mindepth 1 -maxdepth 5 \( -type f -o -type d \) -printf '%T@ %y %i %s %p\0'
+  find "$at/" -maxdepth 0 -printf "%T@ %y %i %s $said/\0" || return 9
+  { c=$( { { find "$at/" -mindepth 1 -maxdepth 5 \( -type f -o -type d \) -printf "%T@ %y %i %s $said/%P\0"
       echo $? >&5; } | LC_ALL=C sort -zrn | head -zn "$1" >&6 || echo 9 >&5; } 5>&1 ); } 6>&1
   [ "$c" = 0 ] || return 9
 }
-ends() { path "$1"; head -c "${2:-64}" -- "$text" && tail -c 1024 -- "$text"; }
+ends() { # file HEAD_BYTES
+  reach "$1" || return
+  head -c "${2:-64}" -- "$at" && tail -c 1024 -- "$at"
+}
 log() { # file : now, mtime, size, then the tail
-  path "$1"; [ -f "$text" ] || return 40
-  date +%s.%N; find "$text" -printf '%T@ %s\n'; tail -c 8192 -- "$text"
+  reach "$1" || return
+  [ -f "$at" ] || return 40
+  date +%s.%N; find -H "$at" -printf '%T@ %s\n'; tail -c 8192 -- "$at"
 }
 # in the C locale procps turns what is not ASCII into question marks before it matches
 pgrep_() { decode "$1"; LC_ALL=C.UTF-8 pgrep -f -- "$text"; }
@@ -538,7 +612,7 @@ ran() {
   [ -s "$text/status" ] || return 47
   cat "$text/status"; tail -c 2048 "$text/out"; rm -rf "$text"
 }
-pidfile() { path "$1"; [ -f "$text" ] || return 40; head -c 64 -- "$text"; }
+pidfile() { reach "$1" || return; [ -f "$at" ] || return 40; head -c 64 -- "$at"; }
 
 echo; echo ready
 while IFS= read -r line <&3; do
@@ -546,7 +620,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|touchable|before|ran|unit)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|before|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;
