@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from waits import WAITS  # type: ignore[import-not-found]
+
 
 def lock_up() -> None:
     """A mutex that is never given back: the thread waits in C code for good."""
@@ -89,6 +91,7 @@ def in_c(name: str) -> Callable[[], None]:
 
 
 async def work_and_drain() -> None:
+    print("at work", flush=True)
     try:
         await asyncio.sleep(600)
     except asyncio.CancelledError:
@@ -99,6 +102,7 @@ async def work_and_drain() -> None:
 
 
 STUCK: dict[str, Callable[[], None]] = {
+    **WAITS,
     "mutex": lock_up,
     "yield-spin": in_c("yield_spin"),
     "usleep-poll": in_c("usleep_poll"),
