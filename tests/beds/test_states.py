@@ -161,7 +161,7 @@ class Row(Struct, frozen=True):
     """`status`: how INT and TERM land, the verdict, a pattern in its evidence. `stop`: result,
     verdict, a pattern in its evidence or skipped reasons, how many signals. `trains`: the trainer
     is alive at the end. `log`: what it has said itself by then. `kill`: result and verdict of a
-    last KILL with consent, for those that live."""
+    last KILL with consent, where a signal like it may be thought to wait."""
 
     name: str
     argv: tuple[str, ...]
@@ -171,9 +171,10 @@ class Row(Struct, frozen=True):
     prepare: Prepare = nothing
     trains: bool = False
     log: str = ""
-    kill: tuple[str, str] = ("stopped", "gone")
+    kill: tuple[str, str] | None = None
 
 
+ENDED = ("stopped", "gone")
 QUIET = r"no sign of progress in \d[.\d]* s \(CPU, memory, reads and writes, context switches\)"
 STALLED = r"no progress by any measure: \d+ is in wchan futex_\w+, syscall 202; .* stood still for"
 TOOK = r"\d+ took INT \d.* s ago \(nothing is pending\) and "
@@ -197,6 +198,15 @@ ROWS = [
         (HEARD, "busy", r"CPU [1-9]"),
         ("still_running", CPU, TOOK + r"runs in C code \(state R\)", 1),
         trains=True,
+        kill=ENDED,
+    ),
+    Row(
+        "the same, and it keeps the GIL",
+        ("--stuck", "spin"),
+        (HEARD, "busy", r"CPU [1-9]"),
+        ("still_running", CPU, TOOK + r"runs in C code \(state R\)", 1),
+        trains=True,
+        log="leaves for C code",
     ),
     Row(
         "mutex that never comes free",
@@ -252,6 +262,7 @@ ROWS = [
         ("still_running", "busy", r"INT is still pending on \d+ .*state D, wchan kernel_clone", 1),
         trains=True,
         log="leaves for C code",
+        kill=ENDED,
     ),
     Row(
         "asyncio.run: INT cancels, it drains for 2 s",
@@ -301,6 +312,7 @@ ROWS = [
         ("blocked blocked", "deaf", r"blocks INT and TERM in every thread \(SigBlk\)"),
         ("still_running", "deaf", UNHEARD, 0),
         trains=True,
+        kill=ENDED,
     ),
     Row(
         "blocked in the main thread, a helper open",
@@ -322,6 +334,7 @@ ROWS = [
         ("ignored ignored", "deaf", r"ignores INT and TERM \(SigIgn\)"),
         ("still_running", "deaf", UNHEARD, 0),
         trains=True,
+        kill=ENDED,
     ),
     Row(
         "saves on TERM, ignores INT",
@@ -336,6 +349,15 @@ ROWS = [
         (HEARD, "suspended", r"is stopped \(state T\); signals wait until it continues"),
         SAVED,
         prepare=stopped,
+    ),
+    Row(
+        "SIGSTOP, and it ignores both",
+        ("--ignore", "INT,TERM"),
+        ("ignored ignored", "suspended", r"is stopped \(state T\)"),
+        ("still_running", "suspended", UNHEARD, 0),
+        prepare=stopped,
+        trains=True,
+        kill=ENDED,
     ),
     Row(
         "ptrace from inside",
@@ -361,6 +383,7 @@ ROWS = [
         (HEARD, "busy", r"the main thread of \d+ has ended, 1 live on"),
         ("still_running", "busy", r"took INT .* ago; the main thread of \d+ has ended", 1),
         trains=True,
+        kill=ENDED,
     ),
     Row("a child that nobody reaps", ("--stuck", "zombie"), (HEARD, "busy", QUIET), SAVED),
     Row(
@@ -388,6 +411,7 @@ ROWS = [
         ("still_running", "suspended", ICED + ".*INT skipped: frozen by its control group", 0),
         prepare=paused,
         trains=True,
+        kill=ENDED,
     ),
 ]
 
@@ -404,7 +428,7 @@ def boxes(bed: None, request: pytest.FixtureRequest) -> Iterator[list[Bed]]:
         shutil.rmtree(f"/run/lock/fleetstop.{box.vmid}", ignore_errors=True)
 
 
-def together(boxes: list[Bed], *words: str, deadline: float = 120.0) -> dict[str, dict[str, Any]]:
+def together(boxes: list[Bed], *words: str, deadline: float = 180.0) -> dict[str, dict[str, Any]]:
     """One command for all of them; what it says of each, by target."""
     child = boxes[0].popen(words[0], *(box.name for box in boxes), *words[1:])
     child.targets = len(boxes)
@@ -422,15 +446,16 @@ def text_of(target: dict[str, Any]) -> str:
 
 
 def killed(rows: list[tuple[Row, Bed, Started]], tmp_path: Path) -> list[str]:
-    """KILL with consent ends whatever lives, in a vfork's D too; what it did not is told."""
+    """KILL with consent ends what nothing else reaches; what it did not end is told."""
     playbook = tmp_path / "kill.yaml"
     playbook.write_text(KILL)
-    living = [each for each in rows if each[0].trains]
+    living = [each for each in rows if each[0].kill]
     ended = together([box for _, box, _ in living], "stop", "-p", str(playbook), "--force")
     wrong = []
     for row, box, job in living:
         end = ended[box.name]
         stays = lives(job) or (letter(job) == "Z" and threads(job) > 1)
+        assert row.kill is not None
         seen = (end["result"], end["verdict"], stays)
         box.note("KILL", row.name, *map(str, seen), text_of(end))
         if seen != (*row.kill, row.kill[0] != "stopped"):
@@ -505,6 +530,7 @@ FORMS = [
     Form("{py} {q} &", True),
     Form("{py} {q} &", True, "dash"),
     Form("{py} {q} &", True, "busybox sh"),
+    Form("printf '%s\\n' '{py} {q} &' | bash -s", True),
     Form("cd /root; nohup {py} {q} &", True),
     Form("cd /root && nohup {py} {q} &", False),
     Form("cd /root && nohup {py} {q} &", True, "dash"),
@@ -525,6 +551,7 @@ FORMS = [
     Form("nohup env --default-signal=INT bash /root/run.sh --save-seconds 0.2 {q} &", False),
     Form("nohup python3 -c '{reset}' {py} {q} &", False),
     Form("set -m; nohup {py} {q} &", False),
+    Form("setsid -f script -qec 'bash -ic \"{py} {q} & sleep 900\"' /dev/null {q}", False),
     Form("bash -c 'trap - INT; {py}; true' {q} &", True),
     Form("nohup script -qec 'bash -c \"{py}\"' /dev/null {q} &", True),
     Form("python3 -c '{popen}' {py} {q} &", True),
