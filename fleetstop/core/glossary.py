@@ -86,10 +86,10 @@ VERDICTS = _table(
         ),
         "busy": ("It runs and makes progress.", "CPU, I/O or log lines between two looks.", ""),
         "zombie": (
-            "It is dead and only waits to be reaped by its parent. It holds no GPU and counts as "
-            "ended.",
+            "It is dead and only waits to be reaped by its parent, or for a debugger to let go. It "
+            "holds no GPU and counts as ended.",
             "State Z with a single thread; with more threads it is alive.",
-            "Nothing. It goes when its parent looks after it, or ends.",
+            "Nothing. It goes when its parent looks after it, or ends, or its debugger does.",
         ),
         "gone": (
             "There is no such process any more.",
