@@ -287,7 +287,7 @@ def test_ctrl_c_to_the_group_ends_the_loop_in_one_shell_only(
     line = "while true; do python3 -u train.py --save-seconds 0.3; done"
     (root(box) / "again.sh").write_text(f"cd /root\n{line}\n")
     job = box.start(detached(f"{shell} /root/again.sh"), how="raw", trainers=1, seconds=60)
-    ran = box.run("stop", box.name, "--force", "--ladder", "INT:group/20", deadline=120)
+    ran = box.run("stop", box.name, "--force", "--ladder", "INT:group/8", deadline=120)
     assert ran.code == code, ran.people
     assert ran.target["verdict"] == ("respawned" if code else "gone")
     ((name, pids),) = ran.signals
