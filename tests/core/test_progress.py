@@ -356,6 +356,16 @@ def test_the_account_stands_beside_the_verdict() -> None:
     assert film.pass_by(WINDOW_S).verdict == "stalled"
 
 
+def test_only_a_trainer_that_lives_trains_on() -> None:
+    """Ctrl-C to the group of a loop: its trainer is gone, and the steps are the next one's."""
+    film = Film()
+    film.marks.update({120: HEARD, 130: HEARD})
+    said = "new steps in the log after the signal: it trains on"
+    assert said in film.pass_by(1, trains_on=True).evidence
+    film.gone.update({130, 140})
+    assert said not in film.pass_by(1, trains_on=True).evidence
+
+
 def test_a_dead_main_thread_acts_on_nothing() -> None:
     film = Film()
     film.change(130, state="Z", threads=3)
