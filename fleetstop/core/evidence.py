@@ -42,12 +42,19 @@ def why_frozen() -> str:
 
 
 def why_zombie(process: Process, tree: ProcessTree) -> str:
+    if process.tracer:
+        # its parent cannot reap it before (ptrace(2))
+        by = tree.called(process.tracer)
+        return f"{process.pid} is dead; its tracer, {by}, keeps it until it lets go"
     return f"{process.pid} is dead; {tree.called(process.ppid)} should reap it and has not"
 
 
 def why_suspended(process: Process, tree: ProcessTree) -> str:
     waiting = named(process.pending)
     waits = f"{', '.join(waiting)} waits" if waiting else "signals wait"
+    if process.iced:
+        by = f"its control group ({place(process)})"
+        return f"{process.pid} is frozen by {by}; {waits} until it is thawed"
     if process.state == "t" or process.tracer:
         by = tree.called(process.tracer)
         return f"{process.pid} is held by a tracer, {by}; {waits} until it lets go"

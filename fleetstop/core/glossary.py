@@ -53,10 +53,11 @@ VERDICTS = _table(
             "setsid -f), so that it can hear.",
         ),
         "suspended": (
-            "It is stopped (SIGSTOP, Ctrl-Z) or traced by a debugger; a signal waits until it "
-            "goes on.",
-            "State T or t; TracerPid names who traces it.",
-            "A stop sends CONT after the signal. End a debugger yourself, it is not fought.",
+            "It is stopped (SIGSTOP, Ctrl-Z), traced by a debugger, or frozen by its own control "
+            "group (docker pause, systemctl freeze); a signal waits until it goes on.",
+            "State T or t; TracerPid names who traces it; a frozen one sleeps in get_signal.",
+            "A stop sends CONT after the signal. End a debugger, thaw a control group yourself; "
+            "they are not fought.",
         ),
         "respawned": (
             "The job came back under a new identity: something starts it again when it ends.",
@@ -85,10 +86,10 @@ VERDICTS = _table(
         ),
         "busy": ("It runs and makes progress.", "CPU, I/O or log lines between two looks.", ""),
         "zombie": (
-            "It is dead and only waits to be reaped by its parent. It holds no GPU and counts as "
-            "ended.",
+            "It is dead and only waits to be reaped by its parent, or for a debugger to let go. It "
+            "holds no GPU and counts as ended.",
             "State Z with a single thread; with more threads it is alive.",
-            "Nothing. It goes when its parent looks after it, or ends.",
+            "Nothing. It goes when its parent looks after it, or ends, or its debugger does.",
         ),
         "gone": (
             "There is no such process any more.",

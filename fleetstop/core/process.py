@@ -153,8 +153,17 @@ class Process(Struct, frozen=True):
         )
 
     @property
+    def iced(self) -> bool:
+        """Its own control group is frozen by a v2 freezer, as `docker pause` and `systemctl freeze`
+        do: it sleeps where signals are taken (kernel/signal.c), whatever it slept in before. KILL
+        alone gets through. What a v1 freezer holds stays where it was, in state D.
+        """
+        where = self.detail.wchan if self.detail else None
+        return self.state == "S" and where in ("get_signal", "do_freezer_trap")
+
+    @property
     def suspended(self) -> bool:
-        return self.state in "Tt"
+        return self.state in "Tt" or self.iced
 
     @property
     def forked(self) -> bool:

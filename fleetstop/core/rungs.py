@@ -259,6 +259,8 @@ def _lands(
         f"{kin.pid} (by {here.tree.called(p.tracer)})" for kin, p in seen if p.state == "t"
     ]:
         return how, f"held by a tracer: {', '.join(traced)}; it would only wait there"
+    if frozen := [str(kin.pid) for kin, process in seen if process.iced]:
+        return how, f"frozen by its control group: {', '.join(frozen)}; it would only wait there"
     return how, _unheard(signal, how, seen) if how in ("ignored", "blocked") else None
 
 

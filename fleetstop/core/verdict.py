@@ -223,8 +223,10 @@ def _stuck_s(kin: Kin, seen: _Seen) -> float | None:
 def _obeys(
     kin: Kin, process: Process, mark: Mark, seen: _Seen
 ) -> tuple[Verdict, tuple[str, ...]] | None:
-    """It heard a signal, and something of it moves."""
-    if seen.now.trains_on:
+    """It heard a signal, and something of it moves. Once no trainer is left, new steps are those
+    of one that came back."""
+    here = (seen.now.tree.get(each.id) for each in seen.family.trainers)
+    if seen.now.trains_on and any(each is not None and each.alive for each in here):
         return "busy", ("new steps in the log after the signal: it trains on",)
     if stopping := _stopping(kin, process, mark, seen.motion):
         account = told.taken(process, mark, seen.now.tree.uptime)

@@ -36,6 +36,7 @@ _SHIPPED = (
     ("checkpoint_formats.py", "root/checkpoint_formats.py", 0o644),
     ("stuck.py", "root/stuck.py", 0o644),
     ("stuck.c", "root/stuck.c", 0o644),
+    ("waits.py", "root/waits.py", 0o644),
     ("monitor.py", "root/monitor.py", 0o644),
     ("monitor.py", "root/other.py", 0o644),
 )

@@ -239,6 +239,37 @@ def test_a_script_that_waits_for_its_background_job(box: Bed, shell: str) -> Non
     assert not running(box, "waits.sh")
 
 
+def test_what_the_wrapper_alone_is_sent_ends_no_trainer(box: Bed) -> None:
+    """It dies at once, and is not taken for the job; the trainer keeps its one signal."""
+    job = box.start("--save-seconds", "0.3")
+    ran = box.run("stop", box.name, "--force", "--ladder", "TERM:wrapper/2")
+    ((name, pids),) = ran.signals
+    assert (ran.code, ran.target["result"], name) == (1, "still_running", "TERM"), ran.people
+    (wrapper,) = [each for each in ran.target["family"] if each["role"] == "wrapper"]
+    assert (pids, wrapper["verdict"]) == ([wrapper["pid"]], "gone")
+    assert (alive(job.process.pid, job.process.start), box.signals_seen(job)) == (True, 0)
+    ran = box.run("stop", box.name, "--graceful")
+    assert (ran.code, ran.signals) == (0, [("INT", [job.pid])]), ran.people
+    assert len(box.saved()) == 1
+
+
+@pytest.mark.parametrize(("shell", "code"), [("bash", 6), ("dash", 0)])
+def test_ctrl_c_to_the_group_ends_the_loop_in_one_shell_only(
+    box: Bed, shell: str, code: int
+) -> None:
+    """bash goes on where its child has handled it, whatever its status; dash dies of it."""
+    line = "while true; do python3 -u train.py --save-seconds 0.3; done"
+    (root(box) / "again.sh").write_text(f"cd /root\n{line}\n")
+    job = box.start(detached(f"{shell} /root/again.sh"), how="raw", trainers=1, seconds=60)
+    ran = box.run("stop", box.name, "--force", "--ladder", "INT:group/8", deadline=120)
+    assert ran.code == code, ran.people
+    assert ran.target["verdict"] == ("respawned" if code else "gone")
+    ((name, pids),) = ran.signals
+    assert (name, job.pid in pids, len(pids)) == ("INT", True, 2)
+    assert box.signals_seen(job) == 1
+    assert len(box.saved()) == 1
+
+
 def test_between_two_lives_of_a_loop_is_unclean_and_status_says_it(box: Bed) -> None:
     (root(box) / "train.py").write_text("print('up', flush=True)\n")
     text = "while true; do python3 train.py; sleep 300; done"

@@ -3,6 +3,8 @@ the container itself. The kernel gives such a process no signal that it has no h
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -83,3 +85,10 @@ def test_the_first_process_of_the_container_is_refused_and_pct_shutdown_named(bo
     assert shown.code == 0
     assert alive(first, start)
     assert "KeyboardInterrupt" not in log.read_text()
+    # what it would have been for nothing, and what would have ended everything
+    inside = box.lab.exec(box.vmid, ["bash", "-c", "kill -KILL 1 && kill -TERM 1 && sleep 0.5"])
+    os.kill(first, signal.SIGTERM)
+    assert (inside.returncode, alive(first, start)) == (0, True)
+    os.kill(first, signal.SIGINT)
+    until(lambda: not alive(first, start))
+    assert len(box.saved()) == 1

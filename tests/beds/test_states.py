@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from fleetstop.lab import Lab, Started
+from fleetstop.lab import Lab, Started, cgroups
 
 from .bed import Bed, Ran, lives
 from .disk import disk
@@ -34,6 +34,10 @@ from .disk import disk
 pytestmark = [pytest.mark.bed, pytest.mark.timeout(600)]
 
 Prepare = Callable[[Bed, Started], AbstractContextManager[object]]
+KILL = """\
+ladder: [{signal: KILL, to: tree, wait: 5s}]
+hold: {saving: 2s, stopping: 1s}
+"""
 PLAYBOOK = """\
 ladder: [{signal: stop_signal, to: trainers, wait: 4s}]
 hold: {saving: 5s, stopping: 1s}
@@ -108,16 +112,56 @@ def traced_outside(_box: Bed, job: Started) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def frozen(box: Bed, _job: Started) -> Iterator[None]:
+def frozen(box: Bed, job: Started) -> Iterator[None]:
+    """A v1 freezer: not even KILL acts before the thaw, and then nothing is saved."""
     box.lab.freeze(box.vmid)
     yield
+    os.kill(job.host_pid, signal.SIGKILL)
+    time.sleep(0.3)
+    assert letter(job) == "D"
     box.lab.thaw(box.vmid)
+    until(lambda: not lives(job))
+
+
+def v2(box: Bed) -> Path:
+    """The container's group in the v2 hierarchy. Its freezer needs no controller, so it works
+    beside those of v1 too."""
+    places = [each for each in cgroups.directories(box.vmid) if each.parent.name == "lxc"]
+    return next(each for each in places if (each / "cgroup.freeze").exists())
+
+
+def freeze_v2(place: Path, yes: bool) -> None:
+    (place / "cgroup.freeze").write_text(f"{yes:d}")
+    until(lambda: f"frozen {yes:d}" in (place / "cgroup.events").read_text())
+
+
+@contextlib.contextmanager
+def frozen_by_v2(box: Bed, job: Started) -> Iterator[None]:
+    """As a Proxmox of today freezes: KILL acts at once. Ours is never sent: entering would hang."""
+    freeze_v2(v2(box), True)
+    assert letter(job) == "S"
+    yield
+    os.kill(job.host_pid, signal.SIGKILL)
+    until(lambda: not lives(job))
+    freeze_v2(v2(box), False)
+
+
+@contextlib.contextmanager
+def paused(box: Bed, job: Started) -> Iterator[None]:
+    """Its own group is frozen, as by `docker pause` or `systemctl freeze` inside."""
+    place = v2(box) / "ns/paused"
+    place.mkdir(parents=True)
+    (place / "cgroup.procs").write_text(str(job.host_pid))
+    freeze_v2(place, True)
+    yield
+    freeze_v2(place, False)
 
 
 class Row(Struct, frozen=True):
     """`status`: how INT and TERM land, the verdict, a pattern in its evidence. `stop`: result,
     verdict, a pattern in its evidence or skipped reasons, how many signals. `trains`: the trainer
-    is alive at the end. `log`: what it has said itself by then."""
+    is alive at the end. `log`: what it has said itself by then. `kill`: result and verdict of a
+    last KILL with consent, where a signal like it may be thought to wait."""
 
     name: str
     argv: tuple[str, ...]
@@ -127,12 +171,16 @@ class Row(Struct, frozen=True):
     prepare: Prepare = nothing
     trains: bool = False
     log: str = ""
+    kill: tuple[str, str] | None = None
 
 
+ENDED = ("stopped", "gone")
 QUIET = r"no sign of progress in \d[.\d]* s \(CPU, memory, reads and writes, context switches\)"
 STALLED = r"no progress by any measure: \d+ is in wchan futex_\w+, syscall 202; .* stood still for"
 TOOK = r"\d+ took INT \d.* s ago \(nothing is pending\) and "
 WAKES = TOOK + r"has woken \d+\.\d times a second since, "
+# the very moment it is looked at it may be awake, and waits nowhere
+POLLS = WAKES + r".*\((wchan hrtimer_nanosleep|state [RS])"
 WAITS = TOOK + r"waits in C code \(wchan futex_\w+, syscall 202\); KeyboardInterrupt comes when"
 
 SAVED = ("stopped", "gone", "is gone", 1)
@@ -140,6 +188,7 @@ HEARD = "heard fatal"
 UNHEARD = "Waiting cannot help"
 CPU = "busy|stopping"  # by whether it got a tick between the last two looks
 FROZEN = "is frozen; entering it would hang"
+ICED = r"\d+ is frozen by its control group \(wchan \w+, syscall \d+\); signals wait until it is"
 
 ROWS = [
     Row("polite", (), (HEARD, "busy", r"CPU"), SAVED),
@@ -149,6 +198,15 @@ ROWS = [
         (HEARD, "busy", r"CPU [1-9]"),
         ("still_running", CPU, TOOK + r"runs in C code \(state R\)", 1),
         trains=True,
+        kill=ENDED,
+    ),
+    Row(
+        "the same, and it keeps the GIL",
+        ("--stuck", "spin"),
+        (HEARD, "busy", r"CPU [1-9]"),
+        ("still_running", CPU, TOOK + r"runs in C code \(state R\)", 1),
+        trains=True,
+        log="leaves for C code",
     ),
     Row(
         "mutex that never comes free",
@@ -177,12 +235,7 @@ ROWS = [
         "usleep poll in C",
         ("--stuck", "usleep-poll"),
         (HEARD, "busy", "CPU"),
-        (
-            "still_running",
-            CPU,
-            WAKES + ".*hrtimer_nanosleep",
-            1,
-        ),
+        ("still_running", CPU, POLLS, 1),
         trains=True,
         log="leaves for C code",
     ),
@@ -209,6 +262,7 @@ ROWS = [
         ("still_running", "busy", r"INT is still pending on \d+ .*state D, wchan kernel_clone", 1),
         trains=True,
         log="leaves for C code",
+        kill=ENDED,
     ),
     Row(
         "asyncio.run: INT cancels, it drains for 2 s",
@@ -258,6 +312,7 @@ ROWS = [
         ("blocked blocked", "deaf", r"blocks INT and TERM in every thread \(SigBlk\)"),
         ("still_running", "deaf", UNHEARD, 0),
         trains=True,
+        kill=ENDED,
     ),
     Row(
         "blocked in the main thread, a helper open",
@@ -279,6 +334,7 @@ ROWS = [
         ("ignored ignored", "deaf", r"ignores INT and TERM \(SigIgn\)"),
         ("still_running", "deaf", UNHEARD, 0),
         trains=True,
+        kill=ENDED,
     ),
     Row(
         "saves on TERM, ignores INT",
@@ -295,12 +351,22 @@ ROWS = [
         prepare=stopped,
     ),
     Row(
+        "SIGSTOP, and it ignores both",
+        ("--ignore", "INT,TERM"),
+        ("ignored ignored", "suspended", r"is stopped \(state T\)"),
+        ("still_running", "suspended", UNHEARD, 0),
+        prepare=stopped,
+        trains=True,
+        kill=ENDED,
+    ),
+    Row(
         "ptrace from inside",
         (),
         (HEARD, "suspended", r"held by a tracer, \d+ python3; "),
         ("still_running", "suspended", r"held by a tracer: \d+ \(by \d+ python3\)", 0),
         prepare=traced_inside,
         trains=True,
+        kill=("stopped", "zombie"),
     ),
     Row(
         "ptrace from the host",
@@ -309,6 +375,7 @@ ROWS = [
         ("still_running", "suspended", r"held by a tracer: \d+ \(by host PID \d+", 0),
         prepare=traced_outside,
         trains=True,
+        kill=("stopped", "zombie"),
     ),
     Row(
         "its first thread dead, another alive",
@@ -316,6 +383,7 @@ ROWS = [
         (HEARD, "busy", r"the main thread of \d+ has ended, 1 live on"),
         ("still_running", "busy", r"took INT .* ago; the main thread of \d+ has ended", 1),
         trains=True,
+        kill=ENDED,
     ),
     Row("a child that nobody reaps", ("--stuck", "zombie"), (HEARD, "busy", QUIET), SAVED),
     Row(
@@ -325,6 +393,25 @@ ROWS = [
         ("unreachable", "frozen", FROZEN, 0),
         prepare=frozen,
         trains=True,
+        kill=("unreachable", "frozen"),
+    ),
+    Row(
+        "container frozen (cgroup v2)",
+        (),
+        ("", "frozen", FROZEN),
+        ("unreachable", "frozen", FROZEN, 0),
+        prepare=frozen_by_v2,
+        trains=True,
+        kill=("unreachable", "frozen"),
+    ),
+    Row(
+        "its own control group frozen (cgroup v2)",
+        (),
+        (HEARD, "suspended", ICED),
+        ("still_running", "suspended", ICED + ".*INT skipped: frozen by its control group", 0),
+        prepare=paused,
+        trains=True,
+        kill=ENDED,
     ),
 ]
 
@@ -341,7 +428,7 @@ def boxes(bed: None, request: pytest.FixtureRequest) -> Iterator[list[Bed]]:
         shutil.rmtree(f"/run/lock/fleetstop.{box.vmid}", ignore_errors=True)
 
 
-def together(boxes: list[Bed], *words: str, deadline: float = 120.0) -> dict[str, dict[str, Any]]:
+def together(boxes: list[Bed], *words: str, deadline: float = 180.0) -> dict[str, dict[str, Any]]:
     """One command for all of them; what it says of each, by target."""
     child = boxes[0].popen(words[0], *(box.name for box in boxes), *words[1:])
     child.targets = len(boxes)
@@ -356,6 +443,24 @@ def together(boxes: list[Bed], *words: str, deadline: float = 120.0) -> dict[str
 def text_of(target: dict[str, Any]) -> str:
     skipped = [f"{each['signal']} skipped: {each['reason']}" for each in target["skipped"]]
     return "; ".join([*target["evidence"], *skipped])
+
+
+def killed(rows: list[tuple[Row, Bed, Started]], tmp_path: Path) -> list[str]:
+    """KILL with consent ends what nothing else reaches; what it did not end is told."""
+    playbook = tmp_path / "kill.yaml"
+    playbook.write_text(KILL)
+    living = [each for each in rows if each[0].kill]
+    ended = together([box for _, box, _ in living], "stop", "-p", str(playbook), "--force")
+    wrong = []
+    for row, box, job in living:
+        end = ended[box.name]
+        stays = lives(job) or (letter(job) == "Z" and threads(job) > 1)
+        assert row.kill is not None
+        seen = (end["result"], end["verdict"], stays)
+        box.note("KILL", row.name, *map(str, seen), text_of(end))
+        if seen != (*row.kill, row.kill[0] != "stopped"):
+            wrong.append(f"KILL, {row.name}: {seen}; {text_of(end)}; {end['reason']}")
+    return wrong
 
 
 @pytest.mark.parametrize("boxes", [len(ROWS)], indirect=True)
@@ -397,6 +502,7 @@ def test_every_state_lands_and_ends_as_it_is_told(boxes: list[Bed], tmp_path: Pa
                 wrong.append(f"{row.name}: saved {box.saved()}")
             if row.log not in box.log(job):
                 wrong.append(f"{row.name}: the log has no {row.log!r}: {box.log(job)}")
+        wrong += killed(list(zip(ROWS, boxes, jobs, strict=True)), tmp_path)
     assert wrong == [], "\n".join(wrong)
 
 
@@ -424,6 +530,7 @@ FORMS = [
     Form("{py} {q} &", True),
     Form("{py} {q} &", True, "dash"),
     Form("{py} {q} &", True, "busybox sh"),
+    Form("printf '%s\\n' '{py} {q} &' | bash -s", True),
     Form("cd /root; nohup {py} {q} &", True),
     Form("cd /root && nohup {py} {q} &", False),
     Form("cd /root && nohup {py} {q} &", True, "dash"),
@@ -444,6 +551,7 @@ FORMS = [
     Form("nohup env --default-signal=INT bash /root/run.sh --save-seconds 0.2 {q} &", False),
     Form("nohup python3 -c '{reset}' {py} {q} &", False),
     Form("set -m; nohup {py} {q} &", False),
+    Form("setsid -f script -qec 'bash -ic \"{py} {q} & sleep 900\"' /dev/null {q}", False),
     Form("bash -c 'trap - INT; {py}; true' {q} &", True),
     Form("nohup script -qec 'bash -c \"{py}\"' /dev/null {q} &", True),
     Form("python3 -c '{popen}' {py} {q} &", True),

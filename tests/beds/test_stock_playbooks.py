@@ -73,12 +73,13 @@ def test_the_keys_it_does_not_type_would_lose_the_checkpoint(box: Bed, tmp_path:
 
 
 def under_torchrun(box: Bed, *more: str) -> int:
-    """Two ranks under an agent; the agent's host PID."""
+    """Two ranks under an agent; the agent's host PID. It is started with `&` by a shell that is
+    not interactive: that agent and its ranks hear INT all the same, as it handles it itself."""
     # Debian's torch 1.13 on Python 3.11 fails without both of these; the trainer's ranks meet there
     options = "--redirects 1 --tee 1 --master_port 29555 --nproc_per_node 2"
     line = f"python3 -m torch.distributed.run {options} /root/train.py {' '.join(more)}"
     text = f"mkdir -p /tmp/ranks-29555; cd /root && exec {line} >/workspace/train.log 2>&1"
-    inside(box, "setsid", "-f", "sh", "-c", text)
+    inside(box, "bash", "-c", f"setsid sh -c '{text}' >/dev/null 2>&1 </dev/null &")
     until(lambda: len(claims(box)) == 2, 60)
     [agent] = [
         pid

@@ -356,6 +356,16 @@ def test_the_account_stands_beside_the_verdict() -> None:
     assert film.pass_by(WINDOW_S).verdict == "stalled"
 
 
+def test_only_a_trainer_that_lives_trains_on() -> None:
+    """Ctrl-C to the group of a loop: its trainer is gone, and the steps are the next one's."""
+    film = Film()
+    film.marks.update({120: HEARD, 130: HEARD})
+    said = "new steps in the log after the signal: it trains on"
+    assert said in film.pass_by(1, trains_on=True).evidence
+    film.gone.update({130, 140})
+    assert said not in film.pass_by(1, trains_on=True).evidence
+
+
 def test_a_dead_main_thread_acts_on_nothing() -> None:
     film = Film()
     film.change(130, state="Z", threads=3)
@@ -374,6 +384,36 @@ def test_a_tracer_of_the_place_is_named_and_what_waits_too() -> None:
     film.change(130, state="T", tracer=0)
     found = film.pass_by(1)
     assert found.evidence == ("130 is stopped (state T); INT waits until it continues",)
+
+
+@pytest.mark.parametrize(
+    ("state", "wchan", "verdict"),
+    [
+        ("S", "get_signal", "suspended"),  # cgroup v2, as measured
+        ("S", "do_freezer_trap", "suspended"),  # the same where it is not inlined
+        ("R", "get_signal", "busy"),  # on its way through
+        ("D", "get_signal", "busy"),
+        ("S", "futex_do_wait", "busy"),
+    ],
+)
+def test_frozen_by_its_own_control_group(state: str, wchan: str, verdict: str) -> None:
+    film = Film()
+    masks = Masks(pending=INT, blocked=None, ignored=0, caught=INT)
+    film.change(130, state=state, masks=masks)
+    film.detailed(130, wchan=wchan, syscall="230")
+    found = film.pass_by(1)
+    assert found.verdict == verdict
+    where = f"130 is frozen by its control group (wchan {wchan}, syscall 230); INT waits until it"
+    assert (f"{where} is thawed" in found.evidence) == (verdict == "suspended")
+
+
+def test_a_tracer_keeps_the_dead() -> None:
+    """Its parent may be as careful as it likes."""
+    film = Film()
+    film.gone |= {120, 140}
+    film.change(130, state="Z", tracer=77)
+    why = "130 is dead; its tracer, host PID 77, outside this place, keeps it until it lets go"
+    assert film.pass_by(1).evidence == (why,)
 
 
 def test_who_should_reap_the_dead() -> None:

@@ -8,7 +8,7 @@ import pytest
 from fleetstop.core.family import Family
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Rung
-from fleetstop.core.process import ProcessId, ProcessTree
+from fleetstop.core.process import Detail, ProcessId, ProcessTree
 from fleetstop.core.rungs import (
     Consent,
     Decision,
@@ -129,6 +129,22 @@ def test_kill_is_not_repeated_where_one_waits_already() -> None:
     assert isinstance(found, Skip)
     assert "KILL is pending" in found.reason
     assert not found.consent
+
+
+def test_what_its_control_group_freezes_is_sent_nothing_but_kill() -> None:
+    """INT would wait there beside TERM; at the thaw both come, and the save would be cut."""
+    world = job(POLITE, POLITE)
+    here = standing(world, consent="given")
+    processes = here.tree.processes
+    iced = msgspec.structs.replace(processes[101], detail=Detail(wchan="get_signal"))
+    tree = ProcessTree({**processes, 101: iced}, 0.0)
+    here = msgspec.structs.replace(here, tree=tree)
+    for text in ("INT/1", "TERM/1"):
+        found = may(text, here)
+        assert isinstance(found, Skip)
+        assert found.reason == "frozen by its control group: 101; it would only wait there"
+        assert not found.consent
+    assert isinstance(may("KILL/5", here), Send)
 
 
 def test_a_pid_with_another_start_is_somebody_else() -> None:

@@ -7,6 +7,7 @@ int sem_wait(void *);
 int vfork(void);
 int pause(void);
 
+void spin(void) { for (volatile unsigned long n = 0;; n++) {} }
 void yield_spin(void) { for (;;) sched_yield(); }    /* as a CUDA spin-wait */
 void usleep_poll(void) { for (;;) usleep(10000); }   /* as a blocking synchronisation */
 

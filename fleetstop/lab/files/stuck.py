@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from waits import WAITS  # type: ignore[import-not-found]
+
 
 def lock_up() -> None:
     """A mutex that is never given back: the thread waits in C code for good."""
@@ -74,8 +76,9 @@ def block_in_main() -> None:
         time.sleep(0.5)
 
 
-def in_c(name: str) -> Callable[[], None]:
-    """A function of stuck.c that never returns, without the GIL, as CUDA's waits are."""
+def in_c(name: str, load: type[ctypes.CDLL] = ctypes.CDLL) -> Callable[[], None]:
+    """A function of stuck.c that never returns; without the GIL, as CUDA's waits are, but where
+    it is loaded by PyDLL."""
 
     def call() -> None:
         compiler = next(filter(shutil.which, ("cc", "gcc", "clang", "tcc")))
@@ -83,12 +86,13 @@ def in_c(name: str) -> Callable[[], None]:
         line = [compiler, "-shared", "-fPIC", "-nostdlib", "-o", built, "/root/stuck.c"]
         subprocess.run(line, check=True)
         print(f"its main thread leaves for C code: {name}", flush=True)
-        getattr(ctypes.CDLL(built), name)()
+        getattr(load(built), name)()
 
     return call
 
 
 async def work_and_drain() -> None:
+    print("at work", flush=True)
     try:
         await asyncio.sleep(600)
     except asyncio.CancelledError:
@@ -99,7 +103,9 @@ async def work_and_drain() -> None:
 
 
 STUCK: dict[str, Callable[[], None]] = {
+    **WAITS,
     "mutex": lock_up,
+    "spin": in_c("spin", ctypes.PyDLL),
     "yield-spin": in_c("yield_spin"),
     "usleep-poll": in_c("usleep_poll"),
     "sleep-on": in_c("sleep_on"),
