@@ -865,3 +865,50 @@ def test_a_rank_that_its_matched_parent_reads_from_leaves_the_parent_in_the_fami
     )
     found = find(made.tree, Match(pgrep="train.py"), None, listed=frozenset({110, 120}))
     assert roles_of(found) == made.roles
+
+
+STARTERS = [
+    (Match(exe="mpirun"), "mpirun -n 2 python train.py"),
+    (Match(pgrep="torchrun"), "torchrun --nproc_per_node 2 train.py"),
+    (Match(pgrep="timeout"), "timeout 9h bash run.sh"),
+    (Match(script="torchrun"), "python /opt/x/bin/torchrun train.py"),
+    (Match(module="torch.distributed.run"), "python -m torch.distributed.run train.py"),
+]
+
+
+@pytest.mark.parametrize("gpu", ["gpu ", ""])
+@pytest.mark.parametrize(("rule", "command"), STARTERS, ids=[c for _, c in STARTERS])
+def test_the_name_of_what_starts_it_names_what_trains(rule: Match, command: str, gpu: str) -> None:
+    """INT to `timeout` or `accelerate` ends it alone, to mpirun it starts a countdown to KILL."""
+    made = told(f"""
+    110 {command}                              => {"wrapper" if "run.sh" in command else "launcher"}
+      120 python train.py # {gpu}rank          => trainer
+        130 loader                             => worker
+    """)
+    found = find(made.tree, rule, None, listed=frozenset({110}))
+    assert found.unclear is None
+    assert roles_of(found) == made.roles
+
+
+def test_a_name_that_fits_a_launcher_above_several_is_refused() -> None:
+    made = told("110 mpirun -n 2 x\n  120 ./simulate\n  130 ./watch")
+    found = find(made.tree, Match(exe="mpirun"), None)
+    assert found.unclear is not None
+    assert "below 110 run 120, 130" in found.unclear
+
+
+def test_a_launcher_that_has_started_nothing_yet_is_between_two_lives() -> None:
+    made = told("110 mpirun -n 2 python train.py")
+    found = find(made.tree, Match(exe="mpirun"), None)
+    assert found.families == ()
+    assert [each.pid for each in found.leftovers] == [110]
+
+
+def test_a_pattern_that_fits_the_launcher_and_its_ranks_takes_the_ranks() -> None:
+    made = told("""
+    110 torchrun train.py                      => launcher
+      120 python train.py # rank               => trainer
+      121 python train.py # rank               => trainer
+    """)
+    found = find(made.tree, Match(pgrep="train.py"), None, listed=frozenset({110, 120, 121}))
+    assert (roles_of(found), found.unclear) == (made.roles, None)
