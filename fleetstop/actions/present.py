@@ -129,6 +129,15 @@ def members(family: Family, judged: Judged | None) -> tuple[Member, ...]:
     )
 
 
+def seen(family: Family, judged: Judged) -> dict[str, object]:
+    """What was seen of it last, as an outcome tells it."""
+    return {
+        "verdict": judged.verdict,
+        "evidence": judged.evidence,
+        "family": members(family, judged),
+    }
+
+
 def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
     """What stands above the trainers, the farthest first, as reports carry it."""
     return tuple(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from fleetstop.core.comeback import untold
 from fleetstop.core.consent import Consent, Question, Terms
 from fleetstop.core.family import Family
 from fleetstop.core.holds import HoldClock
@@ -16,6 +17,7 @@ from fleetstop.core.playbook import Hold, Playbook
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Send, Skip, Standing, WatchOn
+from fleetstop.core.supervisors import Above
 from fleetstop.core.verdict import Judged
 
 
@@ -23,7 +25,7 @@ class Ladder(Struct, frozen=True):
     """`entered_at`: when the rung it stands on was entered. `base`: the checkpoint that an await
     rung wants a newer one than. `asking`: the question that is open; `agreed` what a yes was
     said to, `declined` the rungs that got a no. `unsure_since`: no look since has told what would
-    be lost."""
+    be lost. `above`: who stands above the trainers; `vain`: rungs whose command failed."""
 
     playbook: Playbook
     family: Family
@@ -51,6 +53,8 @@ class Ladder(Struct, frozen=True):
     asking: Question | None = None
     agreed: frozenset[tuple[object, ...]] = frozenset()
     declined: frozenset[int] = frozenset()
+    above: tuple[Above, ...] = ()
+    vain: frozenset[int] = frozenset()
 
     @property
     def touched(self) -> bool:
@@ -101,6 +105,8 @@ def next_rung(ladder: Ladder) -> Ladder:
 def standing_of(
     ladder: Ladder, tree: ProcessTree, *, risk: AtRisk | None = None, verdict: str | None = None
 ) -> Standing:
+    done = (each for each in ladder.sent if each.does == "run" and each.rung not in ladder.vain)
+    commands = [each.argument for each in done]
     return Standing(
         family=ladder.family,
         tree=tree,
@@ -116,6 +122,7 @@ def standing_of(
         declined=ladder.declined,
         tmux=ladder.tmux,
         arrived=ladder.arrived,
+        above=untold(ladder.above, commands),
     )
 
 
