@@ -90,6 +90,9 @@ def ended(event: e.CommandEnded) -> str:
         "late": "the command was ended: its rung's wait is over",
         "lost": "the command was killed by somebody else",
         "unseen": "how the command ended could not be seen",
+        # POSIX sh 2.8.2
+        "126": "the command failed: what it names cannot be run (status 126)",
+        "127": "the command failed: what it names is not there (status 127)",
     }.get(event.how, f"the command ended with status {redact.safe(event.how)}")
     return how + said
 

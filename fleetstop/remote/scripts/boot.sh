@@ -494,6 +494,16 @@ touchable() {
   if [ -e "$text" ]; then [ -w "$text" ]; else [ -d "$1" ] && [ -w "$1" ]; fi || return 44
 }
 
+# runnable WORD : whether a command of that name is there; 126: a file that cannot be run, 127: none
+runnable() {
+  decode "$1"
+  case $text in
+    */*) [ -e "$text" ] || return 127; [ -f "$text" ] && [ -x "$text" ] || return 126 ;;
+    -*) return 127 ;;
+    *) command -v "$text" >/dev/null 2>&1 || return 127 ;;
+  esac
+}
+
 # keys SESSION PID,PID... KEY... : types into the panes whose first process is one of these
 keys() {
   command -v tmux >/dev/null 2>&1 || return 127
@@ -546,7 +556,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|touchable|before|ran|unit)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|panes|touchable|runnable|before|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;
