@@ -153,9 +153,21 @@ def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
 
 
 def promises(scene: Scene, family: Family) -> list[str]:
-    """What a stop of these ranks does not promise."""
+    """What a stop of these ranks does not promise, and what it does not reach."""
     said = promise(family, scene.tree)
-    return [said] if said is not None else []
+    left = orphaned(scene)
+    return [each for each in (said, left) if each is not None]
+
+
+def orphaned(scene: Scene) -> str | None:
+    """That some of what matches is what a trainer left behind; None where nobody is."""
+    if not scene.found.orphans:
+        return None
+    pids, many = ", ".join(str(each.pid) for each in scene.found.orphans), scene.found.orphans[1:]
+    trains = any(family.trainers for family in scene.found.families)
+    more = f"; {'they are' if many else 'it is'} left alone" if trains else "; no trainer runs"
+    were = "were" if many else "was"
+    return f"{pids} {were} forked by a trainer that has ended, and left behind{more}"
 
 
 def stops_on(scene: Scene, family: Family) -> tuple[str, ...]:

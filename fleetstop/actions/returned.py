@@ -47,7 +47,7 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
     while True:
         tree = await looks.look(scope.place, scope.target.vmid)
         tree, found = await identify(scope, tree, job, Unseen(""), scene.notes)
-        if (fresh := _fresh(found, climb)) is not None:
+        if (fresh := _fresh(found, scene, climb)) is not None:
             return _respawned(fresh, tree, above)
         waited = scope.clock.now() - start
         left = found.leftovers if job.wrapper != "outlives" else ()
@@ -61,9 +61,9 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
         await scope.clock.sleep(0.5)
 
 
-def _fresh(found: Found, climb: Climb) -> tuple[int, ...] | None:
+def _fresh(found: Found, scene: Scene, climb: Climb) -> tuple[int, ...] | None:
     """Host PIDs of trainers that were not there before."""
-    known = climb.family.ids
+    known = climb.family.ids | {each.id for each in scene.found.orphans}
     fresh = [k.id.pid for family in found.families for k in family.trainers if k.id not in known]
     return tuple(fresh) or None
 

@@ -43,8 +43,8 @@ class _End(Struct, frozen=True):
 async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
     """New against the first look, ours, and complete; polled for `verify.within`."""
     job, verify = scope.target.job, climb.ladder.playbook.verify
-    if job is None or verify.checkpoint == "none":
-        return Proof()
+    if job is None or verify.checkpoint == "none" or not climb.family.trainers:
+        return Proof()  # workers that a trainer left behind have nothing to save
     if job.checkpoints is None:
         text = "whether it saved was not looked at: no checkpoints: is known for this job"
         return Proof(findings=(scope.teller.finding(text),))

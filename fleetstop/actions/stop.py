@@ -122,7 +122,8 @@ def _goodbye(family: Family, back: Returned) -> dict[str, Any]:
         return {"verdict": "respawned", "evidence": back.evidence}
     if back.unreaped:
         return {"verdict": "zombie", "evidence": back.unreaped}
-    return {"verdict": "gone", "evidence": tuple(f"{kin.pid} is gone" for kin in family.trainers)}
+    whom = family.trainers or family.members
+    return {"verdict": "gone", "evidence": tuple(f"{kin.pid} is gone" for kin in whom)}
 
 
 class _Attempt:

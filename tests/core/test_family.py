@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fleetstop.core.birth import grow, may_be_marked
 from fleetstop.core.family import Family, find, standing
 from fleetstop.core.inventory import Job, Launch, Match
-from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.process import OpenFile, Process, ProcessId, ProcessTree
 from tests.core.trees import process, roles_of, told, tree
 
 TRAIN = Match(script="train.py")
@@ -912,3 +912,58 @@ def test_a_pattern_that_fits_the_launcher_and_its_ranks_takes_the_ranks() -> Non
     """)
     found = find(made.tree, Match(pgrep="train.py"), None, listed=frozenset({110, 120, 121}))
     assert (roles_of(found), found.unclear) == (made.roles, None)
+
+
+LEFT = """
+    1 init
+      130 python train.py # fork sid=90        => worker
+        135 ffmpeg                             => worker
+      131 python train.py # fork sid=90        => worker
+"""
+
+
+def test_workers_that_a_dead_trainer_left_behind_are_no_trainers() -> None:
+    """They have its command line and its session; INT to them saves nothing."""
+    made = told(LEFT)
+    found = find(made.tree, TRAIN, None, gpu_pids=frozenset())
+    assert (roles_of(found), found.unclear) == (made.roles, None)
+    assert [each.pid for each in found.orphans] == [130, 131]
+
+
+def test_a_trainer_that_was_started_since_is_the_job_and_they_are_nobodys() -> None:
+    made = told(LEFT.replace("worker", "").replace("=> ", "") + "\n      150 python train.py")
+    found = find(made.tree, TRAIN, None, gpu_pids=frozenset())
+    assert roles_of(found) == {150: "trainer"}
+    assert [each.pid for each in found.orphans] == [130, 131]
+
+
+DAEMONS = [
+    "130 python train.py # fork sid=90",  # nothing speaks against one alone
+    "130 python train.py # fork leader",
+    "130 python train.py # fork sid=90\n        140 python train.py # fork sid=90",
+    "130 python train.py # fork sid=90 leader\n      131 python train.py # fork leader",
+]
+
+
+@pytest.mark.parametrize("text", DAEMONS)
+def test_a_trainer_that_made_itself_a_daemon_is_one(text: str) -> None:
+    made = told("    1 init\n      " + text)
+    found = find(made.tree, TRAIN, None, gpu_pids=frozenset())
+    assert found.orphans == ()
+    assert {130} <= {kin.pid for each in found.families for kin in each.trainers}
+
+
+def test_one_alone_with_pipes_to_a_parent_that_is_gone_is_left_over_unless_it_is_listed() -> None:
+    made = told("    1 init\n      130 python train.py # fork sid=90 gpu")
+    one = made.tree.processes[130]
+    assert one.detail is not None
+    pipes = tuple(OpenFile(fd, f"pipe:[{fd}]", 0, 0) for fd in (7, 8))
+    detail = msgspec.structs.replace(one.detail, files=(*(one.detail.files or ()), *pipes))
+    piped = msgspec.structs.replace(one, detail=detail)
+    seen = ProcessTree({**made.tree.processes, 130: piped}, 1000.0)
+    assert [each.pid for each in find(seen, TRAIN, None, gpu_pids=frozenset()).orphans] == [130]
+    assert find(seen, TRAIN, None, gpu_pids=frozenset({130})).orphans == ()
+    # both open the GPU, and nobody tells who works on it
+    assert "cannot be seen" in (find(seen, TRAIN, None, gpu_pids=None).unclear or "")
+    # whoever names it means it
+    assert find(seen, Match(pid=130), None, gpu_pids=None).families[0].trainers[0].pid == 130
