@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.lineage import above_kind, piped_together, spawned, strangers
 from fleetstop.core.matching import matches, mentions
 from fleetstop.core.meant import meant, names, own_rank
+from fleetstop.core.orphans import orphans
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
 from fleetstop.core.shells import starts_again
@@ -62,11 +64,14 @@ class Found(Struct, frozen=True):
 
     `unclear`: a sentence, where it cannot be told which processes train.
     `leftovers`: launchers and wrappers that would start the job again though none runs.
+    `orphans`: forked by a trainer that has ended, with its command line; where no trainer runs
+    they are the one family, all of them workers, and else nobody's.
     """
 
     families: tuple[Family, ...]
     unclear: str | None = None
     leftovers: tuple[Process, ...] = ()
+    orphans: tuple[Process, ...] = ()
 
 
 def find(
@@ -86,6 +91,15 @@ def find(
     holders = {
         p.id.pid for p in tree.processes.values() if p.gpus or p.id.pid in (gpu_pids or frozenset())
     }
+    if match.pid is None and match.pidfile is None:
+        left = orphans(tree, hits, gpu_pids)
+        if "unclear" in left.values():
+            families = _families(tree, set(hits), set(hits), job)
+            return Found(families=families, unclear=_unclear_orphans(tree, set(left)))
+        if left:
+            seen = tree.without(set(left))
+            found = find(seen, match, job, listed=listed, gpu_pids=gpu_pids, texts=texts)
+            return _with_orphans(tree, found, [hits[pid] for pid in left], job)
     named = _whom(tree, match, hits, holders)
     if isinstance(named, str):
         return Found(families=_families(tree, set(hits), set(hits), job), unclear=named)
@@ -116,6 +130,22 @@ def find(
     if isinstance(picked, str):
         return Found(families=_families(tree, own, own, job), unclear=picked)
     return Found(families=_families(tree, picked, own, job))
+
+
+def _unclear_orphans(tree: ProcessTree, pids: set[int]) -> str:
+    return (
+        f"{names(tree, pids)} match and were forked by a process that has ended; whether one of "
+        "them trains cannot be seen (nvidia-smi gave no answer)"
+    )
+
+
+def _with_orphans(tree: ProcessTree, found: Found, left: list[Process], job: Job | None) -> Found:
+    if found.families or found.leftovers or found.unclear:
+        return msgspec.structs.replace(found, orphans=tuple(left))
+    roles: dict[int, Role] = {each.id.pid: "worker" for each in left}
+    for each in left:
+        roles |= {below.id.pid: "worker" for below in tree.below(each.id.pid)}
+    return Found(families=(_family(tree, roles, job),), orphans=tuple(left))
 
 
 def _whom(
