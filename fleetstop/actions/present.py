@@ -13,7 +13,7 @@ from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
 from fleetstop.core.ladder import Ladder
 from fleetstop.core.lineage import abandoned
-from fleetstop.core.listing import spelled
+from fleetstop.core.listing import PlainFile, spelled
 from fleetstop.core.marks import earlier_marks
 from fleetstop.core.ranks import promise
 from fleetstop.core.report import AboveRecord, CheckpointRecord, GpuRecord, Member, Outcome, Result
@@ -77,6 +77,8 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
         found.append(f"log and checkpoints could not be looked at: {scene.not_entered}")
     if job.checkpoints and scene.checkpoints_missing:
         found.append(f"checkpoints: {job.checkpoints} does not exist there (yet)")
+    if isinstance(scene.listing, PlainFile):
+        found.append(f"checkpoints: {scene.listing.reason}: name the directory that it lies in")
     if job.log and scene.log is None and scene.not_entered is None:
         found.append(f"log: {job.log} could not be read there")
     if job.gpus and not isinstance(scene.gpus, Unseen):

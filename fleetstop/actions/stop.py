@@ -154,6 +154,7 @@ class _Attempt:
         refusals.ambiguous(target, scene.found, families)
         family = self._family = families[0]
         refusals.untouchable(target, family, scene.tree)
+        refusals.checkpoints_file(target, scene.listing, self._wish.playbook.hold)
         signal = self._wish.signal or target.job.stop_signal or self._said
         signal = signal or unsaid(family, scene.tree, self._wish.playbook)
         if signal is None:

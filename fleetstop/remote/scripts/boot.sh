@@ -456,7 +456,7 @@ unit() {
 # files of the job: sizes and names as NUL records, then the first and last bytes when asked
 list() { # dir [MOST] : all of it, or the newest MOST as records of their own, behind the directory's
   path "$1"; date +%s.%N
-  [ -d "$text" ] || { [ -e "$text" ] && return 41; return 40; }
+  [ -d "$text" ] || { [ -f "$text" ] && echo file; [ -e "$text" ] && return 41; return 40; }
   ( cd -P -- "$text" && pwd -P && printf '\0' ) || return 41
   [ -z "${2-}" ] || { newest "$2"; return; }
   find "$text/" -maxdepth 5 \( -type f -o -type d \) -printf '%y\0%i\0%s\0%T@\0%p\0'
