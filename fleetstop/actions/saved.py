@@ -270,7 +270,9 @@ def _not_saved(
 ) -> Proof:
     job = scope.target.job
     assert job is not None
-    lost = _loss(climb, scope.clock.now(), newest, record)
+    ran = max((kin.up_s for kin in climb.family.trainers), default=0.0)
+    ran += climb.signalled_at - scene.at
+    lost = _loss(climb, scope.clock.now(), newest, record, ran)
     if any(sent.lossy for sent in climb.ladder.sent):
         text = _lossy_end(
             climb, newest, record, lost, _age_at_signal(climb, scope.clock.now(), record)
@@ -314,8 +316,13 @@ def _age_at_signal(climb: Climb, now: float, record: CheckpointRecord | None) ->
 
 
 def _loss(
-    climb: Climb, now: float, newest: Checkpoint | None, record: CheckpointRecord | None
+    climb: Climb,
+    now: float,
+    newest: Checkpoint | None,
+    record: CheckpointRecord | None,
+    ran: float,
 ) -> str:
+    """`ran`: for how long the job had run at the signal; more than that it cannot lose."""
     if newest is None or record is None:
         return "there is no checkpoint at all"
     if record.complete is None:
@@ -323,6 +330,8 @@ def _loss(
     age = _age_at_signal(climb, now, record)
     if age is None:
         return f"lost since {newest.name}"
+    if age > ran:
+        return f"lost about {spoken(ran)}, all since its start ({newest.name} is from before it)"
     return f"lost about {spoken(age)} (since {newest.name})"
 
 

@@ -32,6 +32,9 @@ def _lost(event: e.Asked) -> str:
         return "whatever was not saved; its checkpoints are not known"
     if risk.name is None:
         return "everything: there is no complete checkpoint"
+    if risk.before_the_job:
+        old = f"{redact.text(risk.name, 80)} is {words.age(risk.age_s or 0.0)} old"
+        return f"about {words.age(risk.lost_s or 0.0)}, all since its start: {old}{_doubt(risk)}"
     age = "all" if risk.age_s is None else f"about {words.age(risk.age_s)}"
     return f"{age} since {redact.text(risk.name, 80)}{_doubt(risk)}"
 
