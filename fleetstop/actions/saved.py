@@ -134,7 +134,11 @@ async def _judged(
         whole=tuple(whole),
         broken=tuple(broken),
         torn=tuple(torn),
-        left=tuple(listed.listing.name(e) for e in left if is_fresh(e.mtime, listed.now)),
+        left=tuple(
+            listed.listing.name(e)
+            for e in left
+            if is_fresh(e.mtime, listed.now) or e not in since[0].entries
+        ),
     )
 
 
@@ -151,6 +155,9 @@ def _may_be_cut(scope: Scope, climb: Climb, one: Checkpoint, listed: looks.Liste
     old = {(e.path, e.inode, e.size, e.mtime) for e in climb.listing_at_signal.entries}
     if any((e.path, e.inode, e.size, e.mtime) not in old for e in one.files):
         return True
+    since = climb.files.kept.seen_since(one)
+    if since is not None and climb.signalled_at - since < _JUST_S:
+        return True  # by our own sight: the storage's clock may be behind
     ago = scope.clock.now() - climb.signalled_at
     return listed.now - one.mtime - ago < _JUST_S
 
