@@ -178,7 +178,8 @@ def stops_on(scene: Scene, family: Family) -> tuple[str, ...]:
     return tuple(
         signal
         for signal in ("INT", "TERM")
-        if all(each is not None and each.landing(signal) == "heard" for each in trainers)
+        if trainers
+        and all(each is not None and each.landing(signal) == "heard" for each in trainers)
     )
 
 

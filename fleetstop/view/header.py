@@ -72,9 +72,7 @@ def _now(found: Located) -> str:
 def _checkpoint(found: Located) -> str:
     seen = found.checkpoint
     if seen is not None:
-        old = seen.age_s if seen.whole is None else seen.whole_age_s
-        young = old is not None and found.up_s is not None and old > found.up_s
-        return naming.checkpoint(seen) + ("; from before this job's start" if young else "")
+        return naming.saves(found, seen)
     if found.checkpoints_declared:
         return "none seen yet"
     return "no directory known (job key checkpoints:), so nobody can tell whether it saves"

@@ -111,7 +111,7 @@ def test_what_came_just_before_a_kill_may_be_cut_whatever_its_time_says(behind_s
         host.write("/ck/step.h5", b"x" * 50, age_s=400.0)
         host.later(0.15, lambda: host.write("/ck/step.h5", b"y" * 90, age_s=behind_s))
         stage = Stage(host)
-        outcome = await stage.stop(playbook("KILL:tree/5s", hold=None), "given")
+        outcome = await stage.stop(playbook("KILL:tree/5s", hold=Hold()), "given")
         assert outcome.result == "stopped"
         assert outcome.checkpoint is not None
         assert (outcome.checkpoint.path, outcome.checkpoint.complete) != ("/ck/step.h5", True)
