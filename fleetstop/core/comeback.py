@@ -22,8 +22,14 @@ def called(each: Above) -> str:
 
 
 def untold(above: Iterable[Above], commands: Iterable[str]) -> tuple[Above, ...]:
-    """Those that none of these commands, run by the ladder so far, was for."""
-    return tuple(each for each in above if not any(_is_for(each, said) for said in commands))
+    """Those that nobody has told to let the job end: neither one of these commands, run by the
+    ladder so far, nor another operator."""
+    done = list(commands)
+    return tuple(
+        each
+        for each in above
+        if not each.stopping and not any(_is_for(each, said) for said in done)
+    )
 
 
 def _is_for(each: Above, said: str) -> bool:

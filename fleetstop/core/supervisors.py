@@ -44,7 +44,7 @@ _COMMS = {
 class Above(Struct, frozen=True):
     """One of them. `id` None: no process of its own in the look (a unit, a container); `name`:
     what its supervisor calls it, instead of a command line; `main_pid`: whose end a unit waits
-    for, as the container counts."""
+    for, as the container counts; `stopping`: it has been told to let the job end."""
 
     id: ProcessId | None
     pid: int | None
@@ -56,6 +56,7 @@ class Above(Struct, frozen=True):
     limit_s: float | None = None
     name: str | None = None
     main_pid: int | None = None
+    stopping: bool = False
 
     @property
     def restarts(self) -> bool:
@@ -247,4 +248,5 @@ def _from(policy: Policy, identity: ProcessId | None, pid: int | None) -> Above:
         policy.delay_s,
         name=policy.name,
         main_pid=policy.main_pid,
+        stopping=policy.stopping,
     )

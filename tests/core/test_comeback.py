@@ -16,6 +16,7 @@ from fleetstop.core.process import ProcessId
 from fleetstop.core.rehearsal import World
 from fleetstop.core.rehearsal import climb as climb_until
 from fleetstop.core.supervisors import Above
+from fleetstop.core.units import systemd_policy
 from tests.core.habits import DEAF, POLITE, SHRUGS, Habit, climb, job, short
 
 TRAINER, SHELL = 101, 100
@@ -92,6 +93,15 @@ def test_a_command_that_is_for_a_supervisor_tells_it(
     above: Above, command: str, told: bool
 ) -> None:
     assert untold([above], [command]) == (() if told else (above,))
+
+
+def test_a_unit_that_is_being_stopped_already_has_been_told() -> None:
+    text = "MainPID=101\nRestart=always\nRestartUSec=1s\nActiveState=deactivating\nSubState={}\n"
+    for sub, told in (("stop-sigterm", True), ("stop-watchdog", False), ("running", False)):
+        policy = systemd_policy("train.service", text.format(sub))
+        assert policy is not None
+        one = msgspec.structs.replace(unit("always"), stopping=policy.stopping)
+        assert (untold([one], []) == ()) is told, sub
 
 
 class Unit(World):
