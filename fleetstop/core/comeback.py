@@ -87,6 +87,8 @@ def _first(each: Above) -> str:
         return f"`systemctl stop {name}` comes first (playbook systemd does that)"
     if each.kind == "supervisord" and name:
         return f"`supervisorctl stop {name}` comes first"
+    if each.kind == "docker" and name:
+        return f"`docker stop {(each.name or '').split()[1]}` comes first"
     if each.kind in ("loop", "launcher"):
         return "it has to end first (a KILL rung to `tree` does that where it is of the job)"
     return "it has to be told first"

@@ -35,6 +35,8 @@ def loop(again: Again) -> Above:
     return Above(ProcessId(SHELL, 1000), SHELL, "loop", ("bash", "run.sh"), "", again)
 
 
+NAME = "container 0123456789ab (restart=always)"
+DOCKER = Above(None, None, "docker", (), "", "always", name=NAME)
 UNIT, SV, LOOPS = "unit train.service", "supervisord train", "100 bash run.sh"
 RULES: list[tuple[Above, str, bool, tuple[int, ...], str | None]] = [
     (unit("always"), "KILL", True, (TRAINER,), UNIT),
@@ -51,6 +53,7 @@ RULES: list[tuple[Above, str, bool, tuple[int, ...], str | None]] = [
     (unit("unknown"), "KILL", True, (TRAINER,), None),
     (supervisord("always"), "KILL", True, (SHELL, TRAINER), SV),
     (supervisord("failure"), "TERM", True, (TRAINER,), SV),
+    (DOCKER, "KILL", True, (SHELL, TRAINER), "`docker stop 0123456789ab` comes first"),
     (loop("always"), "TERM", True, (TRAINER,), LOOPS),
     (loop("rounds"), "TERM", True, (TRAINER,), LOOPS),
     (loop("failure"), "TERM", True, (TRAINER,), LOOPS),
