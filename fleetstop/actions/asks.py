@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
+import msgspec
+
 from fleetstop import events
 from fleetstop.actions.lock import IN_TIME_S, Answered
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Command
+from fleetstop.core.ladder import Ladder
 from fleetstop.core.playbook import FOREVER
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import text as harmless
@@ -13,8 +19,22 @@ from fleetstop.core.rungs import Send
 from fleetstop.errors import ConnectionLost, CouldNotLook, FrameTimedOut, RemoteFailed
 from fleetstop.ports import Shell
 
+_ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_SHELLS_OWN = re.compile(r"[^A-Za-z0-9_./+@%:,-]")
 _LONGEST_S = 7 * 86400.0
+_NO_PROGRAM = {127: "is no command there", 126: "is there and cannot be run"}
 _LATE, _STILL_RUNS, _NO_PANE, _NOT_TOUCHABLE, _NO_TMUX = 13, 47, 46, 44, 127
+
+
+def first_word(text: str) -> str | None:
+    """The program that a line of shell begins with; None where that takes a shell to tell."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return None
+    named = (word for word in words if not _ASSIGNS.match(word))
+    first = next(named, None)
+    return first if first and not _SHELLS_OWN.search(first) else None
 
 
 class Asks:
@@ -22,7 +42,8 @@ class Asks:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._running: str | None = None
+        self._running: tuple[str, Send] | None = None
+        self.doubts: list[str] = []
         self._panes: tuple[str, ...] = ()
         self._latest = 0
 
@@ -36,6 +57,10 @@ class Asks:
             if answer.status == _NOT_TOUCHABLE:
                 where = harmless(send.argument, 80)
                 raise RemoteFailed(f"{where} cannot be made there: no such directory, or read-only")
+        if send.does == "run" and (program := first_word(send.argument)) is not None:
+            answer = await shell.run(Command("runnable", (program,)))
+            if answer.status in _NO_PROGRAM:
+                raise RemoteFailed(f"{harmless(program, 80)} {_NO_PROGRAM[answer.status]}")
         self._latest = await self._clock(shell) + IN_TIME_S
 
     async def _clock(self, shell: Shell) -> int:
@@ -85,7 +110,8 @@ class Asks:
         if answer.status == _LATE:
             return Answered(refused="the container took too long")
         if answer.status == 0:
-            self._running = answer.data.decode().strip() if send.does == "run" else self._running
+            if send.does == "run":
+                self._running = answer.data.decode().strip(), send
             return Answered()
         what = harmless(send.argument, 80)
         if answer.status == _NO_PANE:
@@ -104,23 +130,30 @@ class Asks:
                 seconds = _LONGEST_S if send.wait_s == FOREVER else min(send.wait_s, _LONGEST_S)
                 return (str(int(seconds * 1000)), send.argument)
 
-    async def poll(self) -> None:
-        """Tells how the command ended, if it has."""
+    async def poll(self, ladder: Ladder) -> Ladder:
+        """Tells how the command ended, if it has; the ladder remembers one that failed."""
         if self._running is None:
-            return
+            return ladder
+        place, send = self._running
         try:
             shell = await self._scope.place.inside()
-            answer = await shell.run(Command("ran", (self._running,), changes=True))
+            answer = await shell.run(Command("ran", (place,), changes=True))
         except CouldNotLook:
-            self._ended("unseen", "")
-            return
+            return self._ended(ladder, send, "unseen", "")
         if answer.status == _STILL_RUNS:
-            return
+            return ladder
         head, _, said = answer.data.decode("utf-8", "backslashreplace").partition("\n")
         lines = [line for line in said.splitlines() if line.strip()]
         how = head.strip() if answer.status == 0 else "unseen"
-        self._ended(how or "unseen", harmless(lines[-1], 160) if lines else "")
+        return self._ended(ladder, send, how or "unseen", harmless(lines[-1], 160) if lines else "")
 
-    def _ended(self, how: str, line: str) -> None:
+    def _ended(self, ladder: Ladder, send: Send, how: str, line: str) -> Ladder:
         self._running = None
         self._scope.teller.tell(events.CommandEnded, how=how, line=line)
+        if how == "0":
+            return ladder
+        if how.isdigit():
+            said = f": {line}" if line else ""
+            text = f"`{harmless(send.argument, 80)}` failed with status {how}{said}"
+            self.doubts.append(self._scope.teller.finding(text))
+        return msgspec.structs.replace(ladder, vain=ladder.vain | {send.rung})

@@ -83,7 +83,7 @@ class Climb:
         self.listing_at_first: Listing | Unseen | None = None
         self.sent: list[SignalRecord] = []
         self.trained_on = False
-        self.doubts: list[str] = []
+        self.doubts = self._asks.doubts
         self.signalled_at = self.watched_at = scene.at
         # how long ago an earlier signal was sent is as of the ledger's reading, just now
         self._read_at = scope.clock.now()
@@ -104,7 +104,7 @@ class Climb:
         """Until the ladder ends. The first look is the one that found the job."""
         try:
             end = await self._climbed()
-            await self._asks.poll()
+            self.ladder = await self._asks.poll(self.ladder)
             return end
         finally:
             await self._asking.close()
@@ -123,7 +123,7 @@ class Climb:
                 if (end := await self._do(step)) is not None:
                     return end
             await self._lock.stamp()
-            await self._asks.poll()
+            self.ladder = await self._asks.poll(self.ladder)
             before, self.look = self.look, await self._look_again()
             was, self.judged = self.judged, self._judge(before, self.look)
             if news(was, self.judged):

@@ -48,7 +48,7 @@ class JobFiles:
         first = scene.listing.entries if isinstance(scene.listing, Listing) else ()
         self._first = frozenset(each.path for each in first)
         self.kept = scene.kept or Kept()
-        self._steady = Steady()
+        self._steady = Steady(scene.listing if isinstance(scene.listing, Listing) else None)
         self.latest: Listing | Unseen | None = scene.listing
         self.log: LogTail | None = scene.log
         self.real = scene.real
@@ -80,11 +80,13 @@ class JobFiles:
         if isinstance(listed.listing, Unseen):
             return self._unseen(job, listed.listing.reason)
         changed = self._moved(listed.listing)
-        steady = self._steady.at(listed.listing, listed.now, self._scope.clock.now())
+        at = self._scope.clock.now()
+        steady = self._steady.at(listed.listing, listed.now, at)
+        young = self._steady.young(listed.listing, at)
         self.risk = await self._at_risk(shell, listed.listing, self._found, listed.now)
         return FilesSeen(
             changed=changed,
-            temporary=still_coming(listed.listing, self._found, listed.now, steady),
+            temporary=still_coming(listed.listing, self._found, listed.now, steady, young),
             risk=self.risk,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from fleetstop.actions import looks
@@ -33,10 +33,24 @@ def is_fresh(mtime: float, now: float | None, within_s: float = FRESH_S) -> bool
 
 
 class Steady:
-    """Files whose times lie ahead: fresh until we ourselves saw them unchanged for a minute."""
+    """What we saw ourselves, where the storage has a clock of its own.
 
-    def __init__(self) -> None:
+    Files whose times lie ahead are fresh until we saw them unchanged for a minute; one that came
+    or moved since the first look is as young as our sight of it, however old its time says it is.
+    """
+
+    def __init__(self, first: Listing | None = None) -> None:
         self._since: dict[Entry, float] = {}
+        self._first = frozenset(first.entries) if first is not None else None
+        self._came: dict[Entry, float] = {}
+
+    def young(self, listing: Listing, at: float) -> dict[Entry, float]:
+        """How many seconds ago each that is new since the first look was seen first."""
+        if self._first is None:
+            self._first = frozenset(listing.entries)
+        fresh = (each for each in listing.entries if each not in self._first)
+        self._came = {each: self._came.get(each, at) for each in fresh}
+        return {each: at - since for each, since in self._came.items()}
 
     def at(self, listing: Listing, now: float | None, at: float) -> frozenset[Entry]:
         """`now` by the remote clock, `at` monotonic."""
@@ -50,13 +64,20 @@ def still_coming(
     found: tuple[Checkpoint, ...],
     now: float | None,
     steady: frozenset[Entry] = frozenset(),
+    young: Mapping[Entry, float] | None = None,
 ) -> tuple[str, ...]:
     """Paths of saves that are not done by their names: fresh temporary files without their final
     one, fresh sets that lack a part, directories into which something was written just now.
-    `steady`: see `Steady`; those are leftovers, whatever their time says."""
+    `steady`, `young`: see `Steady`; those are leftovers, these are not, whatever their time says.
+    """
+    ages = young or {}
 
     def fresh(files: Iterable[Entry], within_s: float = FRESH_S) -> bool:
-        return any(is_fresh(e.mtime, now, within_s) and e not in steady for e in files)
+        return any(
+            ages.get(e, within_s) < within_s
+            or (is_fresh(e.mtime, now, within_s) and e not in steady)
+            for e in files
+        )
 
     left = [e.path for e in ckpt.temp_without_final(listing) if fresh([e])]
     halves = [c.path for c in wholeness.unfinished(found) if fresh(c.files)]
@@ -88,6 +109,7 @@ class Kept:
         self._told: dict[Signature, tuple[Read, Read]] = {}
         self._since: dict[Signature, float] = {}
         self._tries: dict[Signature, int] = {}
+        self._first_at: float | None = None
 
     async def read(
         self,
@@ -123,9 +145,12 @@ class Kept:
     ) -> AtRisk:
         """`found` oldest first, `now` by the remote clock, `at` monotonic. `mine`: whether a
         checkpoint is this job's, None where that is not known."""
+        self._first_at = at if self._first_at is None else self._first_at
         for one in reversed(found[-_MOST_TRIED:]):
             since = self._since.setdefault(_signature(one), at)
-            old = now is not None and now - one.mtime > FRESH_S
+            # one that moved while we looked is young, however old the storage's clock calls it
+            there = since == self._first_at
+            old = there and now is not None and now - one.mtime > FRESH_S
             told = await self.read(shell, one, writing, stable=old or at - since >= _STEADY_S)
             ours = mine(one) if told.whole else None
             if not told.whole or ours is False:
@@ -139,6 +164,12 @@ class Kept:
                 usual_s=wholeness.usual_interval(found, one),
             )
         return AtRisk()
+
+    def seen_since(self, one: Checkpoint) -> float | None:
+        """The monotonic second at which it was first seen as it is; None where it was not, or
+        was so at the first look."""
+        since = self._since.get(_signature(one))
+        return None if since == self._first_at else since
 
 
 def _signature(one: Checkpoint) -> Signature:

@@ -13,7 +13,7 @@ from fleetstop.core.formats import head_bytes, longer_head
 from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
 from fleetstop.core.inventory import Match
 from fleetstop.core.joblog import LogTail, parse_log
-from fleetstop.core.listing import NEWEST, Listing, TooMany, parse_listing, parse_newest
+from fleetstop.core.listing import NEWEST, Listing, PlainFile, TooMany, parse_listing, parse_newest
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.procfs import (
     parse_argv,
@@ -202,6 +202,8 @@ async def _listing(shell: Shell, directory: str, *, many: bool) -> Listed:
     now = _seconds(stamp)
     if answer.status == NO_SUCH:
         return Listed(Listing(root=directory, entries=()), now, missing=True)
+    if answer.status == 41 and body.strip() == b"file":
+        return Listed(PlainFile(f"{directory} is a file there, and no directory"), now)
     if answer.status == 41:
         return Listed(Unseen(f"{directory} is not a directory that can be entered"), now)
     real, _, rows = body.partition(b"\n\0")

@@ -14,7 +14,7 @@ from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
 from fleetstop.core.ladder import Ladder
 from fleetstop.core.lineage import abandoned
-from fleetstop.core.listing import spelled
+from fleetstop.core.listing import PlainFile, spelled
 from fleetstop.core.marks import earlier_marks
 from fleetstop.core.ranks import promise
 from fleetstop.core.report import AboveRecord, CheckpointRecord, GpuRecord, Member, Outcome, Result
@@ -80,6 +80,8 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
         found.append(told)
     if job.checkpoints and scene.checkpoints_missing:
         found.append(f"checkpoints: {job.checkpoints} does not exist there (yet)")
+    if isinstance(scene.listing, PlainFile):
+        found.append(f"checkpoints: {scene.listing.reason}: name the directory that it lies in")
     if job.log and scene.log is None and scene.not_entered is None:
         found.append(f"log: {job.log} could not be read there")
     if job.gpus and not isinstance(scene.gpus, Unseen):
@@ -132,6 +134,15 @@ def members(family: Family, judged: Judged | None) -> tuple[Member, ...]:
     )
 
 
+def seen(family: Family, judged: Judged) -> dict[str, object]:
+    """What was seen of it last, as an outcome tells it."""
+    return {
+        "verdict": judged.verdict,
+        "evidence": judged.evidence,
+        "family": members(family, judged),
+    }
+
+
 def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
     """What stands above the trainers, the farthest first, as reports carry it."""
     return tuple(
@@ -147,9 +158,21 @@ def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
 
 
 def promises(scene: Scene, family: Family) -> list[str]:
-    """What a stop of these ranks does not promise."""
+    """What a stop of these ranks does not promise, and what it does not reach."""
     said = promise(family, scene.tree)
-    return [said] if said is not None else []
+    left = orphaned(scene)
+    return [each for each in (said, left) if each is not None]
+
+
+def orphaned(scene: Scene) -> str | None:
+    """That some of what matches is what a trainer left behind; None where nobody is."""
+    if not scene.found.orphans:
+        return None
+    pids, many = ", ".join(str(each.pid) for each in scene.found.orphans), scene.found.orphans[1:]
+    trains = any(family.trainers for family in scene.found.families)
+    more = f"; {'they are' if many else 'it is'} left alone" if trains else "; no trainer runs"
+    were = "were" if many else "was"
+    return f"{pids} {were} forked by a trainer that has ended, and left behind{more}"
 
 
 def stops_on(scene: Scene, family: Family) -> tuple[str, ...]:
@@ -158,7 +181,8 @@ def stops_on(scene: Scene, family: Family) -> tuple[str, ...]:
     return tuple(
         signal
         for signal in ("INT", "TERM")
-        if all(each is not None and each.landing(signal) == "heard" for each in trainers)
+        if trainers
+        and all(each is not None and each.landing(signal) == "heard" for each in trainers)
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fleetstop.core.family import Family, Found
 from fleetstop.core.inventory import Match, Target
+from fleetstop.core.listing import PlainFile
+from fleetstop.core.playbook import Hold
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import brief
-from fleetstop.errors import Refused
+from fleetstop.errors import Refused, RemoteFailed
 
 
 def protected(target: Target) -> None:
@@ -51,6 +53,20 @@ def untouchable(target: Target, family: Family, tree: ProcessTree) -> None:
             )
         if process is not None and (process.kernel_thread or process.comm == "sshd"):
             raise Refused(f"{kin.pid} ({process.comm}) is never signalled")
+
+
+def checkpoints_file(target: Target, listing: object, hold: Hold | None) -> None:
+    """A file under `checkpoints:` cannot be listed, so every signal would wait for the hold, in
+    vain: a slip of the inventory is told before anything waits. Without a hold nothing waits."""
+    job = target.job
+    if hold is None or job is None or job.checkpoints is None:
+        return
+    if isinstance(listing, PlainFile):
+        folder = job.checkpoints.rstrip("/").rpartition("/")[0] or "/"
+        raise RemoteFailed(
+            f"whether it saves cannot be seen: checkpoints: {listing.reason}; nothing was sent",
+            hint=f"name the directory in the inventory: checkpoints: {folder}",
+        )
 
 
 def mistyped(match: Match, strangers: str) -> Refused:

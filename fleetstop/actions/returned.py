@@ -10,11 +10,12 @@ from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, identify
 from fleetstop.actions.overhead import ask_unit
 from fleetstop.actions.telling import Scope
+from fleetstop.core.comeback import called
 from fleetstop.core.evidence import respawned, why_zombie
 from fleetstop.core.family import Found
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.process import Process, ProcessTree
-from fleetstop.core.redact import brief, text
+from fleetstop.core.redact import brief
 from fleetstop.core.supervisors import Above, standing_above
 from fleetstop.core.units import units_of
 
@@ -46,7 +47,7 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
     while True:
         tree = await looks.look(scope.place, scope.target.vmid)
         tree, found = await identify(scope, tree, job, Unseen(""), scene.notes)
-        if (fresh := _fresh(found, climb)) is not None:
+        if (fresh := _fresh(found, scene, climb)) is not None:
             return _respawned(fresh, tree, above)
         waited = scope.clock.now() - start
         left = found.leftovers if job.wrapper != "outlives" else ()
@@ -60,9 +61,9 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
         await scope.clock.sleep(0.5)
 
 
-def _fresh(found: Found, climb: Climb) -> tuple[int, ...] | None:
+def _fresh(found: Found, scene: Scene, climb: Climb) -> tuple[int, ...] | None:
     """Host PIDs of trainers that were not there before."""
-    known = climb.family.ids
+    known = climb.family.ids | {each.id for each in scene.found.orphans}
     fresh = [k.id.pid for family in found.families for k in family.trainers if k.id not in known]
     return tuple(fresh) or None
 
@@ -90,7 +91,7 @@ async def _able(
 def _quiet(scope: Scope, able: list[Above]) -> tuple[str, ...]:
     return tuple(
         scope.teller.finding(
-            f"{_called(each)} could start it again, and did not within {each.delay_s + GRACE_S:g} s"
+            f"{called(each)} could start it again, and did not within {each.delay_s + GRACE_S:g} s"
         )
         for each in able
     )
@@ -113,8 +114,8 @@ def _respawned(fresh: tuple[int, ...], tree: ProcessTree, above: tuple[Above, ..
     ]
     # the farthest is the one that nothing else has started again
     who = next(iter(able), None)
-    name = f"; {_called(who)} {who.will}" if who is not None else ""
-    by = _called(who) if who is not None else _parent(tree.processes[fresh[0]], tree)
+    name = f"; {called(who)} {who.will}" if who is not None else ""
+    by = called(who) if who is not None else _parent(tree.processes[fresh[0]], tree)
     problem = f"respawned: the job runs again as {pids}{name}"
     return Returned(problem=problem, again=True, evidence=(respawned(pids, by),))
 
@@ -125,11 +126,3 @@ def _parent(process: Process, tree: ProcessTree) -> str | None:
     if above is None or 1 in (above.pid, above.id.pid):
         return None
     return f"{above.pid} {brief(above.argv or (above.comm,))}"
-
-
-def _called(each: Above) -> str:
-    """`30 bash -c 'while …'`, `systemd unit train.service (Restart=always)`."""
-    if each.kind in ("loop", "launcher") and each.pid is not None:
-        return f"{each.pid} {brief(each.argv)}"
-    name = {"systemd": "systemd unit ", "docker": "docker "}.get(each.kind, f"{each.kind} ")
-    return name + (text(each.name) if each.name else brief(each.argv))

@@ -43,8 +43,8 @@ class _End(Struct, frozen=True):
 async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
     """New against the first look, ours, and complete; polled for `verify.within`."""
     job, verify = scope.target.job, climb.ladder.playbook.verify
-    if job is None or verify.checkpoint == "none":
-        return Proof()
+    if job is None or verify.checkpoint == "none" or not climb.family.trainers:
+        return Proof()  # workers that a trainer left behind have nothing to save
     if job.checkpoints is None:
         text = "whether it saved was not looked at: no checkpoints: is known for this job"
         return Proof(findings=(scope.teller.finding(text),))
@@ -134,7 +134,11 @@ async def _judged(
         whole=tuple(whole),
         broken=tuple(broken),
         torn=tuple(torn),
-        left=tuple(listed.listing.name(e) for e in left if is_fresh(e.mtime, listed.now)),
+        left=tuple(
+            listed.listing.name(e)
+            for e in left
+            if is_fresh(e.mtime, listed.now) or e not in since[0].entries
+        ),
     )
 
 
@@ -151,6 +155,9 @@ def _may_be_cut(scope: Scope, climb: Climb, one: Checkpoint, listed: looks.Liste
     old = {(e.path, e.inode, e.size, e.mtime) for e in climb.listing_at_signal.entries}
     if any((e.path, e.inode, e.size, e.mtime) not in old for e in one.files):
         return True
+    since = climb.files.kept.seen_since(one)
+    if since is not None and climb.signalled_at - since < _JUST_S:
+        return True  # by our own sight: the storage's clock may be behind
     ago = scope.clock.now() - climb.signalled_at
     return listed.now - one.mtime - ago < _JUST_S
 
@@ -270,7 +277,9 @@ def _not_saved(
 ) -> Proof:
     job = scope.target.job
     assert job is not None
-    lost = _loss(climb, scope.clock.now(), newest, record)
+    ran = max((kin.up_s for kin in climb.family.trainers), default=0.0)
+    ran += climb.signalled_at - scene.at
+    lost = _loss(climb, scope.clock.now(), newest, record, ran)
     if any(sent.lossy for sent in climb.ladder.sent):
         text = _lossy_end(
             climb, newest, record, lost, _age_at_signal(climb, scope.clock.now(), record)
@@ -314,8 +323,13 @@ def _age_at_signal(climb: Climb, now: float, record: CheckpointRecord | None) ->
 
 
 def _loss(
-    climb: Climb, now: float, newest: Checkpoint | None, record: CheckpointRecord | None
+    climb: Climb,
+    now: float,
+    newest: Checkpoint | None,
+    record: CheckpointRecord | None,
+    ran: float,
 ) -> str:
+    """`ran`: for how long the job had run at the signal; more than that it cannot lose."""
     if newest is None or record is None:
         return "there is no checkpoint at all"
     if record.complete is None:
@@ -323,6 +337,8 @@ def _loss(
     age = _age_at_signal(climb, now, record)
     if age is None:
         return f"lost since {newest.name}"
+    if age > ran:
+        return f"lost about {spoken(ran)}, all since its start ({newest.name} is from before it)"
     return f"lost about {spoken(age)} (since {newest.name})"
 
 

@@ -18,6 +18,7 @@ from fleetstop.actions.present import (
     located,
     members,
     newest_record,
+    orphaned,
     outcome_of,
 )
 from fleetstop.actions.snapshots import snapshot
@@ -164,12 +165,16 @@ def _running(scope: Scope, scene: Scene, judged: dict[Family, Judged]) -> Outcom
     findings += [text for each in judged.values() for text in each.findings]
     if scene.found.unclear:
         findings.append(scene.found.unclear)
+    left = orphaned(scene)
+    trains = any(family.trainers for family in judged)
+    findings += [left] if left is not None and trains else []
     if len(judged) > 1:
         findings.append(f"{len(judged)} unrelated trees match; stop would refuse")
     return outcome_of(
         scope.target,
         "running",
         verdict=worst.verdict,
+        reason=None if trains else left,
         evidence=worst.evidence,
         family=tuple(m for family in judged for m in members(family, judged[family])),
         above=tuple(a for family in judged for a in above(scene, family)),

@@ -25,10 +25,10 @@ from fleetstop.actions.present import (
     gpu_strangers,
     left_behind,
     located,
-    members,
     newest_record,
     outcome_of,
     promises,
+    seen,
 )
 from fleetstop.actions.returned import Returned, came_back
 from fleetstop.actions.saved import checkpoint
@@ -45,7 +45,7 @@ from fleetstop.core.redact import brief
 from fleetstop.core.report import Outcome, Result, SkippedRecord
 from fleetstop.core.requests import fillings
 from fleetstop.core.rungs import Consent
-from fleetstop.core.verdict import Judged
+from fleetstop.core.supervisors import standing_above
 from fleetstop.errors import CouldNotLook, FleetstopError, LockTaken, Refused
 
 AGAIN = "run the same command again: it watches on and repeats nothing"
@@ -116,21 +116,14 @@ def _finish(scope: Scope, outcome: Outcome, started: float) -> Outcome:
     return outcome
 
 
-def _seen(family: Family, judged: Judged) -> dict[str, object]:
-    return {
-        "verdict": judged.verdict,
-        "evidence": judged.evidence,
-        "family": members(family, judged),
-    }
-
-
 def _goodbye(family: Family, back: Returned) -> dict[str, Any]:
     """What the trainers are by now: gone, dead and not reaped, or back under a new identity."""
     if back.again:
         return {"verdict": "respawned", "evidence": back.evidence}
     if back.unreaped:
         return {"verdict": "zombie", "evidence": back.unreaped}
-    return {"verdict": "gone", "evidence": tuple(f"{kin.pid} is gone" for kin in family.trainers)}
+    whom = family.trainers or family.members
+    return {"verdict": "gone", "evidence": tuple(f"{kin.pid} is gone" for kin in whom)}
 
 
 class _Attempt:
@@ -161,6 +154,7 @@ class _Attempt:
         refusals.ambiguous(target, scene.found, families)
         family = self._family = families[0]
         refusals.untouchable(target, family, scene.tree)
+        refusals.checkpoints_file(target, scene.listing, self._wish.playbook.hold)
         signal = self._wish.signal or target.job.stop_signal or self._said
         signal = signal or unsaid(family, scene.tree, self._wish.playbook)
         if signal is None:
@@ -225,6 +219,7 @@ class _Attempt:
             terms=terms_of(self._wish.terms, job, self._desk, self._wish.dry_run),
             tmux=bool(job and job.match.tmux),
             checkpoints=bool(job and job.checkpoints),
+            above=standing_above(scene.tree, family, scene.notes),
         )
 
     async def _claimed(self) -> Ledger:
@@ -288,12 +283,12 @@ class _Attempt:
         known: dict[str, object] = {}
         if scene is not None and family is not None:
             judged = first_judgement(self._scope, scene, family, None)
-            known |= _seen(family, judged)
+            known |= seen(family, judged)
             known |= {"gpus": gpu_records(scene, family), "checkpoint": newest_record(scene)}
             known["above"] = above(scene, family)
         known["findings"] = self._gaps
         if climb is not None and climb.judged is not None:
-            known |= _seen(climb.family, climb.judged)
+            known |= seen(climb.family, climb.judged)
             known |= {
                 "signals": climb.signals,
                 "skipped": tuple(SkippedRecord(s.signal, s.reason) for s in climb.ladder.skipped),

@@ -39,6 +39,7 @@ class Vigil:
         self._look: Look | None = None
         self._told_gone: set[ProcessId] = set()
         self._told: set[str] = set()
+        self._left: frozenset[ProcessId] = frozenset()
         self.findings: list[str] = []
 
     def begin(self, scene: Scene) -> None:
@@ -49,6 +50,7 @@ class Vigil:
         self.tree = scene.tree
         self._notes = scene.notes
         self._look = Look(at=scene.at, tree=scene.tree, real=scene.real)
+        self._left = frozenset(each.id for each in scene.found.orphans)
         if found:
             self.family = found[0]
             self.judged = first_judgement(self.scope, scene, self.family, None)
@@ -149,7 +151,8 @@ class Vigil:
         tree, found = await identify(self.scope, self.tree, job, Unseen(""), self._notes)
         known = self.family.ids if self.family is not None else frozenset()
         self.found, families = found, families_with(found, job.match)
-        fresh = [each for each in families if not known & {kin.id for kin in each.trainers}]
+        known |= self._left
+        fresh = [e for e in families if e.trainers and not known & {kin.id for kin in e.trainers}]
         if fresh:
             pids = ", ".join(str(kin.pid) for each in fresh for kin in each.trainers)
             if self.family is not None:

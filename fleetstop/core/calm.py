@@ -8,6 +8,7 @@ from fleetstop.core.consent import Question
 from fleetstop.core.family import standing
 from fleetstop.core.holds import Why, exhausted, facts_for, reason, tick
 from fleetstop.core.position import Facts, Ladder, moved
+from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Send, asked_for
 from fleetstop.core.steps import Ask, End, Held, Step, Wait
 
@@ -62,7 +63,7 @@ def _agreed(
         why=send.agree,
         verdict=seen.judged.verdict,
         saves=seen.judged.saves,
-        risk=seen.risk,
+        risk=_risk(ladder, seen),
         over=over,
     )
     if question.key in ladder.agreed:
@@ -70,6 +71,15 @@ def _agreed(
     # while it is open no clock runs
     still = msgspec.structs.replace(ladder.clock, at=now) if ladder.clock else None
     return moved(ladder, clock=still), (Ask(question), Wait(ASKING_S))
+
+
+def _risk(ladder: Ladder, seen: Facts) -> AtRisk | None:
+    """More than since its start the job cannot lose."""
+    if seen.risk is None:
+        return None
+    found = [seen.tree.get(kin.id) for kin in ladder.family.trainers]
+    ages = [seen.tree.age_s(each) for each in found if each is not None and each.alive]
+    return msgspec.structs.replace(seen.risk, job_s=max(ages, default=None))
 
 
 def may_go_over(ladder: Ladder, rung: int) -> bool:

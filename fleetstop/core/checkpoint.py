@@ -35,7 +35,12 @@ _LOG_LIKE = (
     # what a run draws meanwhile
     *("*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.svg", "*.mp4", "*.wav", "*.html", "*.pdf"),
     *("events.out.tfevents*", "*.wandb", "*.lock", "*.pid", "*.py", "*.pyc"),
+    # written to for as long as the job lives: rotated logs, SQLite (Optuna) with its side files
+    *("*.log.[0-9]*", "*.db", "*.sqlite", "*.sqlite3"),
+    *("*.db-[wsj]*", "*.sqlite-[wsj]*", "*.sqlite3-[wsj]*"),
 )
+# MLflow's own files: a line a step, in files that have no ending
+_MLFLOW = re.compile(r"(?:.*/)?mlruns/[^/]+/[^/]+/(?:metrics|params|tags)/.*")
 # XGBoost and its like: the model itself is JSON
 _MODEL_JSON = re.compile(
     r"(?:.*[-_.])?(?:model|booster|weights|xgb[a-z]*|ckpt|checkpoint|step|epoch|iter[a-z]*|round)"
@@ -93,8 +98,11 @@ def is_temp(name: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def is_log_like(name: str) -> bool:
-    last = name.lower().rsplit("/", 1)[-1]
-    return _IS_LOG_LIKE.match(last) is not None and "-is-incomplete" not in last
+    """By its name, or by the place below the directory: known to be no part of a checkpoint."""
+    path = name.lower()
+    last = path.rsplit("/", 1)[-1]
+    known = _IS_LOG_LIKE.match(last) or _MLFLOW.fullmatch(path)
+    return known is not None and "-is-incomplete" not in last
 
 
 def is_model_json(name: str) -> bool:

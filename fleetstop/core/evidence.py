@@ -13,6 +13,7 @@ from fleetstop.core.signals import NUMBERS, has, named
 _SETTLED_S = 2.0
 """Python in its own code acts within 8 ms of a signal; a starved one within this (measured)."""
 _CALM_WAKINGS = 3
+_EITHER = "it may gather what it saves, or go on; too early to tell"
 _ALL_TOLD = 2
 
 
@@ -127,8 +128,13 @@ def alike(sentences: list[str]) -> list[str]:
     return told
 
 
-def taken(process: Process, mark: Mark, uptime: float) -> str | None:
+def taken(
+    process: Process, mark: Mark, uptime: float, *, moves: bool = False, gathers: bool = False
+) -> str | None:
     """What became of a signal it heard: it waits still, or it was taken and not acted upon.
+
+    `moves`: something of it does; `gathers`: its memory, or what it has written. A state that is
+    gathered for a checkpoint looks like training going on: then neither is said.
 
     The C handler of an interpreter only notes a signal; nothing is pending from then on. None
     where that is not known, or nothing need have happened yet.
@@ -150,8 +156,12 @@ def taken(process: Process, mark: Mark, uptime: float) -> str | None:
         return None
     took = f"{process.pid} took {mark.signal} {span(ago)} ago (nothing is pending)"
     if (wrote := (detail.written or 0) - (mark.written or 0)) > 0:
+        if moves:
+            return f"{took} and has run on since ({wrote} bytes written): {_EITHER}"
         return f"{took} and has run on since ({wrote} bytes written), without ending"
     if (woke := detail.switches - mark.switches) > _CALM_WAKINGS:
+        if moves:
+            return f"{took} and has woken {woke / ago:.1f} times a second since: {_EITHER}"
         return (
             f"{took} and has woken {woke / ago:.1f} times a second since, without ending "
             f"({place(process)}): it goes on, or waits for its turn"
@@ -160,6 +170,8 @@ def taken(process: Process, mark: Mark, uptime: float) -> str | None:
         return f"{took} and has not acted on it ({place(process)})"
     comes = "KeyboardInterrupt comes" if mark.signal == "INT" else "its handler runs"
     does = "runs" if process.state == "R" else "waits"
+    if gathers:
+        return f"{took} and {does} in C code ({place(process)}): {_EITHER}"
     return f"{took} and {does} in C code ({place(process)}); {comes} when that returns"
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.lineage import above_kind, at_work, piped_together, spawned, strangers
+from fleetstop.core.lineage import above_kind, piped_together, spawned, strangers
 from fleetstop.core.matching import matches, mentions
+from fleetstop.core.meant import meant, names, own_rank
+from fleetstop.core.orphans import orphans
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
 from fleetstop.core.shells import starts_again
@@ -61,11 +64,14 @@ class Found(Struct, frozen=True):
 
     `unclear`: a sentence, where it cannot be told which processes train.
     `leftovers`: launchers and wrappers that would start the job again though none runs.
+    `orphans`: forked by a trainer that has ended, with its command line; where no trainer runs
+    they are the one family, all of them workers, and else nobody's.
     """
 
     families: tuple[Family, ...]
     unclear: str | None = None
     leftovers: tuple[Process, ...] = ()
+    orphans: tuple[Process, ...] = ()
 
 
 def find(
@@ -85,11 +91,21 @@ def find(
     holders = {
         p.id.pid for p in tree.processes.values() if p.gpus or p.id.pid in (gpu_pids or frozenset())
     }
-    if match.pid is not None or match.pidfile is not None:
-        named = _below_the_named(tree, hits, holders)
-        if isinstance(named, str):
-            return Found(families=_families(tree, set(hits), set(hits), job), unclear=named)
-        hits = named
+    if match.pid is None and match.pidfile is None:
+        left = orphans(tree, hits, gpu_pids)
+        if "unclear" in left.values():
+            families = _families(tree, set(hits), set(hits), job)
+            return Found(families=families, unclear=_unclear_orphans(tree, set(left)))
+        if left:
+            seen = tree.without(set(left))
+            found = find(seen, match, job, listed=listed, gpu_pids=gpu_pids, texts=texts)
+            return _with_orphans(tree, found, [hits[pid] for pid in left], job)
+    named = _whom(tree, match, hits, holders)
+    if isinstance(named, str):
+        return Found(families=_families(tree, set(hits), set(hits), job), unclear=named)
+    if not named:
+        return Found(families=(), leftovers=tuple(hits.values()))
+    hits = named
     holding = [p for pid, p in hits.items() if pid in holders]
     if holding and (match.tmux or match.unit or match.pgrep):
         # a pane or unit names all that works in it, its `| tee` too, which a signal would end
@@ -100,7 +116,7 @@ def find(
         rest = [p for p in rest if p in apart or p.ppid not in beside]
         hits = {p.id.pid: p for p in (*holding, *rest)}
     elif match.pgrep is not None and (piped := piped_together(hits.values())):
-        said = f"{_names(tree, piped)} match and stand in one pipeline; which of them trains "
+        said = f"{names(tree, piped)} match and stand in one pipeline; which of them trains "
         families = _families(tree, set(hits), set(hits), job)
         return Found(families=families, unclear=said + "cannot be seen (none holds a GPU)")
     # a torn look can show forks of forks in a circle: then nobody is set aside
@@ -116,26 +132,28 @@ def find(
     return Found(families=_families(tree, picked, own, job))
 
 
-def _below_the_named(
-    tree: ProcessTree, hits: dict[int, Process], holders: set[int]
-) -> dict[int, Process] | str:
-    """The PID of a shell, a wrapper or a launcher (`run.sh & echo $!`) names what that runs: it
-    trains nothing itself, and a signal to it reaches no trainer or takes away its parent."""
-    living = [each for each in at_work(tree, hits.values()) if each.alive]
-    found = {each.id.pid: each for each in living} or hits
-    if len(found) == 1 or all(_own_rank(tree, each) for each in found.values()):
-        return found
-    works = {
-        pid: each
-        for pid, each in found.items()
-        if holders & {pid, *(below.id.pid for below in tree.below(pid))}
-    }
-    if works:
-        return works
+def _unclear_orphans(tree: ProcessTree, pids: set[int]) -> str:
     return (
-        f"below {_names(tree, set(hits))} run {_names(tree, set(found))}; "
-        "which of them trains cannot be seen (none holds a GPU)"
+        f"{names(tree, pids)} match and were forked by a process that has ended; whether one of "
+        "them trains cannot be seen (nvidia-smi gave no answer)"
     )
+
+
+def _with_orphans(tree: ProcessTree, found: Found, left: list[Process], job: Job | None) -> Found:
+    if found.families or found.leftovers or found.unclear:
+        return msgspec.structs.replace(found, orphans=tuple(left))
+    roles: dict[int, Role] = {each.id.pid: "worker" for each in left}
+    for each in left:
+        roles |= {below.id.pid: "worker" for below in tree.below(each.id.pid)}
+    return Found(families=(_family(tree, roles, job),), orphans=tuple(left))
+
+
+def _whom(
+    tree: ProcessTree, match: Match, hits: dict[int, Process], holders: set[int]
+) -> dict[int, Process] | str:
+    if match.unit or match.tmux or match.gpu:
+        return hits  # these name all that works there, or who holds a GPU: told apart below
+    return meant(tree, hits, holders, all_=match.pid is not None or match.pidfile is not None)
 
 
 def _fork_of(tree: ProcessTree, process: Process, hits: Mapping[int, Process]) -> bool:
@@ -160,7 +178,7 @@ def _trainers(
         d.id.pid
         for pid in own
         for d in tree.below(pid)
-        if d.id.pid in holders and not d.forked and (_own_rank(tree, d) or spawned(d))
+        if d.id.pid in holders and not d.forked and (own_rank(tree, d) or spawned(d))
     }
     candidates = own | ranks
     below = {pid: {d.id.pid for d in tree.below(pid)} for pid in candidates}
@@ -175,29 +193,17 @@ def _trainers(
         elif not below[pid] & holders:
             return (
                 f"{tree.processes[pid].pid} matches, and so does its own descendant "
-                f"{_names(tree, below[pid] & own)}; which of them trains cannot be seen "
+                f"{names(tree, below[pid] & own)}; which of them trains cannot be seen "
                 "(neither tells by holding a GPU of its own)"
             )
     for pid in sorted(own - trainers):
         if not below[pid] & trainers:
             return (
                 f"{tree.processes[pid].pid} matches and holds no GPU; below it "
-                f"{_names(tree, below[pid] & holders)} holds one and does not match; "
+                f"{names(tree, below[pid] & holders)} holds one and does not match; "
                 "which of them trains cannot be seen"
             )
     return trainers
-
-
-def _own_rank(tree: ProcessTree, process: Process) -> bool:
-    """It was given a rank of its own. A rank's helpers (an exporter, an evaluation) inherit
-    the same numbers and are no ranks."""
-    rank = process.detail.rank if process.detail else None
-    above = (each.detail.rank for each in tree.above(process.id.pid) if each.detail)
-    return rank is not None and rank not in above
-
-
-def _names(tree: ProcessTree, pids: set[int]) -> str:
-    return ", ".join(str(tree.processes[each].pid) for each in sorted(pids))
 
 
 def _families(

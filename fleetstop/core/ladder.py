@@ -31,6 +31,7 @@ from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import KILLED, Skip, WatchOn, decide
 from fleetstop.core.steps import Arrived, Ask, End, Enter, Held, Step, Wait, Withdraw
+from fleetstop.core.supervisors import Above
 from fleetstop.core.sweep import WORKERS_S, headless
 from fleetstop.core.verdict import EXITING_S, Judged
 
@@ -71,9 +72,11 @@ def begin(
     terms: Terms | None = None,
     tmux: bool = False,
     checkpoints: bool = True,
+    above: tuple[Above, ...] = (),
 ) -> Ladder:
     """`tmux`: the job is found through a tmux session; `checkpoints`: it declares where they
-    lie. Whoever wants to end it after a checkpoint gets a rung that waits for one, first."""
+    lie; `above`: who stands above its trainers. Whoever wants to end it after a checkpoint gets
+    a rung that waits for one, first."""
     terms = terms or Terms()
     return Ladder(
         playbook=first_rung(playbook, terms),
@@ -84,6 +87,7 @@ def begin(
         terms=terms,
         tmux=tmux,
         checkpoints=checkpoints,
+        above=above,
     )
 
 

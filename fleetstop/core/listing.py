@@ -54,6 +54,10 @@ class TooMany(Unseen, frozen=True):
     """More entries than are read in one piece: ask for the newest."""
 
 
+class PlainFile(Unseen, frozen=True):
+    """The path names a file (or leads to one), where a directory is meant."""
+
+
 def spelled(path: str) -> str:
     """A path as open files and screens spell it: what is no UTF-8 visible as \\xNN."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

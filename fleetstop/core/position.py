@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from fleetstop.core.comeback import untold
 from fleetstop.core.consent import Consent, Question, Terms
 from fleetstop.core.family import Family
 from fleetstop.core.holds import HoldClock
@@ -16,6 +17,7 @@ from fleetstop.core.playbook import Hold, Playbook
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Send, Skip, Standing, WatchOn
+from fleetstop.core.supervisors import Above
 from fleetstop.core.verdict import Judged
 
 
@@ -23,7 +25,8 @@ class Ladder(Struct, frozen=True):
     """`entered_at`: when the rung it stands on was entered. `base`: the checkpoint that an await
     rung wants a newer one than. `asking`: the question that is open; `agreed` what a yes was
     said to, `declined` the rungs that got a no. `unsure_since`: no look since has told what would
-    be lost. `dying_since`: since then somebody's KILL has waited for all that are left."""
+    be lost. `dying_since`: since then somebody's KILL has waited for all that are left. `above`:
+    who stands above the trainers; `vain`: rungs whose command failed."""
 
     playbook: Playbook
     family: Family
@@ -52,6 +55,8 @@ class Ladder(Struct, frozen=True):
     asking: Question | None = None
     agreed: frozenset[tuple[object, ...]] = frozenset()
     declined: frozenset[int] = frozenset()
+    above: tuple[Above, ...] = ()
+    vain: frozenset[int] = frozenset()
 
     @property
     def touched(self) -> bool:
@@ -102,6 +107,8 @@ def next_rung(ladder: Ladder) -> Ladder:
 def standing_of(
     ladder: Ladder, tree: ProcessTree, *, risk: AtRisk | None = None, verdict: str | None = None
 ) -> Standing:
+    done = (each for each in ladder.sent if each.does == "run" and each.rung not in ladder.vain)
+    commands = [each.argument for each in done]
     return Standing(
         family=ladder.family,
         tree=tree,
@@ -117,6 +124,7 @@ def standing_of(
         declined=ladder.declined,
         tmux=ladder.tmux,
         arrived=ladder.arrived,
+        above=untold(ladder.above, commands),
     )
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from fleetstop.core.consent import Question, Terms
 from fleetstop.core.family import Family, find
-from fleetstop.core.habits import FOREVER, POLITE, SHELL, WORKER, Actor, Habit
+from fleetstop.core.habits import POLITE, SHELL, WORKER, Actor, Habit
 from fleetstop.core.inventory import Match
 from fleetstop.core.ladder import (
     Ask,
@@ -26,11 +26,13 @@ from fleetstop.core.ladder import (
     was_sent,
 )
 from fleetstop.core.ledger import Heard
+from fleetstop.core.person import Person
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.progress import Progress
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.rungs import Consent, Send, Skip, WatchOn, requests
+from fleetstop.core.supervisors import Above
 from fleetstop.core.verdict import Judged, Look, follow, judge
 
 CHECKPOINTS = "/ck"
@@ -92,6 +94,14 @@ class World:
         elif self.now >= max(kid.died or 0.0 for kid in kids) + pause:
             pid = 1 + max(each.id.pid for each in self.actors)
             self.add(Actor(pid, shell.id.pid, kids[0].argv, kids[0].habit, born=self.now))
+
+    def above(self) -> tuple[Above, ...]:
+        """The loops, as a look at their text would tell of them."""
+        loops = (each for each in self.actors if each.habit.restarts_s is not None)
+        return tuple(
+            Above(each.id, each.id.pid, "loop", each.argv, "starts it again", "always")
+            for each in loops
+        )
 
     def back(self, family: Family) -> tuple[int, ...]:
         """PIDs of trainers that are none of those: the job came back."""
@@ -221,30 +231,6 @@ class Climbed(Struct):
         }
 
 
-class Person:
-    """Somebody at a terminal, who takes a while."""
-
-    def __init__(self, answers: Sequence[tuple[float, bool]]) -> None:
-        self.left = list(answers)
-        self.due: float | None = None
-
-    def hear(self, now: float) -> None:
-        if self.due is None:
-            self.due = now + self.left[0][0] if self.left else FOREVER
-
-    def says(self, now: float) -> bool | None:
-        if self.due is None or now < self.due:
-            return None
-        self.due = None
-        return self.left.pop(0)[1]
-
-    def forget(self) -> None:
-        """Withdrawn before it was answered."""
-        if self.due is not None and self.left:
-            self.left.pop(0)
-        self.due = None
-
-
 def climb(
     world: World,
     playbook: Playbook,
@@ -273,6 +259,7 @@ def climb(
         terms=terms or Terms(asks=bool(answers)),
         tmux=tmux,
         checkpoints=checkpoints is not None,
+        above=world.above(),
     )
     play = _Play(world, ladder, checkpoints, Person(answers))
     began = world.now

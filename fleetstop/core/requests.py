@@ -37,6 +37,8 @@ def choose_stop_signal(family: Family, tree: ProcessTree) -> str | None:
             for kin in family.trainers
         )
     ]
+    if not family.trainers:
+        return "INT"  # only leftovers of the job are there, and they get none
     if len(heard) == 2:
         return None
     return heard[0] if heard else "INT"

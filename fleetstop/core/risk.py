@@ -14,6 +14,7 @@ class AtRisk(Struct, frozen=True):
     `name` None: there is none. `age_s` by the remote clock, see `age`. `known_format`: its
     completeness was read from the file, not guessed from its standing still. `ours`: a member wrote
     it, or nobody else has business there. `usual_s`: the interval between the last few of its kind.
+    `job_s`: for how long the job has run, by the oldest of its trainers.
     """
 
     name: str | None = None
@@ -22,6 +23,19 @@ class AtRisk(Struct, frozen=True):
     known_format: bool = False
     ours: bool | None = None
     usual_s: float | None = None
+    job_s: float | None = None
+
+    @property
+    def lost_s(self) -> float | None:
+        """So much would be lost at the most: an earlier run's checkpoint is older than the job."""
+        if self.age_s is None or self.job_s is None:
+            return self.age_s
+        return min(self.age_s, self.job_s)
+
+    @property
+    def before_the_job(self) -> bool:
+        """The newest checkpoint is from before the job's start."""
+        return self.age_s is not None and self.job_s is not None and self.age_s > self.job_s
 
 
 def age(mtime: float, now: float | None) -> float | None:

@@ -6,15 +6,18 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from fleetstop.core.comeback import in_vain
 from fleetstop.core.consent import Consent, Terms, missing
 from fleetstop.core.family import Family, Kin, standing
+from fleetstop.core.landings import lands
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Does, Rung, unfilled
-from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.ranks import messenger, through_launcher
 from fleetstop.core.requests import ASKS, choose_stop_signal, requests, word_of
 from fleetstop.core.risk import AtRisk
-from fleetstop.core.signals import Landing, has, worst
+from fleetstop.core.signals import Landing, has
+from fleetstop.core.supervisors import Above
 
 __all__ = [
     "ASKS",
@@ -89,7 +92,8 @@ class Standing(Struct, frozen=True):
 
     `verdict` None: not judged (a plan for later). `asked`: how many asks this ladder has sent
     or watched on. `declined`: rungs that somebody said no to. `tmux`: the job is found by it.
-    `arrived`: the checkpoint that `terms` wait for is there.
+    `arrived`: the checkpoint that `terms` wait for is there. `above`: who stands above the
+    trainers and has not been told to let them end.
     """
 
     family: Family
@@ -106,6 +110,7 @@ class Standing(Struct, frozen=True):
     declined: frozenset[int] = frozenset()
     tmux: bool = False
     arrived: bool = False
+    above: tuple[Above, ...] = ()
 
 
 def recipients(to: str, signal: str, here: Standing) -> tuple[Kin, ...]:
@@ -176,19 +181,14 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         return WatchOn(index, earlier.signal, to, hears, earlier, rung.wait_s)
     how: Lands | None = "asked"
     if not asks:
-        how, unheard = _lands(signal, (*reached, *passed_on), here)
+        how, unheard = lands(signal, (*reached, *passed_on), here.tree)
         if unheard is not None:
             return skip(unheard, how)
     # ranks may have heard one themselves: handed on by their launcher it is a second one
     cost = _cost(signal, to, how, (*reached, *passed_on), rung, here)
-    if cost is not None:
-        if here.lossless or here.consent == "refused":
-            return skip(cost, how)
-        lacking = missing(here.consent, here.terms, here.risk, here.arrived)
-        if lacking is not None:
-            return skip(f"{cost} {lacking}", how, consent=True)
-        if index in here.declined:
-            return skip(f"{cost} The answer was no.", how)
+    if cost is not None and (said := _against(index, cost, signal, reached, here, asks)):
+        reason, lacking = said
+        return skip(reason, how, consent=lacking)
     assert how is not None
     stopped = any(p is not None and p.state == "T" for p in map(here.tree.get, _ids(reached)))
     return Send(
@@ -218,6 +218,30 @@ def _reach(
     return (reached, (), asked) if isinstance(asked, str) else ((asked,), reached, None)
 
 
+def _against(
+    index: int, cost: str, signal: str, reached: tuple[Kin, ...], here: Standing, asks: bool
+) -> tuple[str, bool] | None:
+    """Why what has this cost is not sent, and whether only consent is missing."""
+    if here.lossless or here.consent == "refused":
+        return cost, False
+    if not asks and (vain := _in_vain(signal, reached, here)) is not None:
+        return f"{cost} {vain}", False
+    lacking = missing(here.consent, here.terms, here.risk, here.arrived)
+    if lacking is not None:
+        return f"{cost} {lacking}", True
+    return (f"{cost} The answer was no.", False) if index in here.declined else None
+
+
+def _in_vain(signal: str, reached: tuple[Kin, ...], here: Standing) -> str | None:
+    """Work is risked for the sake of the end: where there would be none, it is not risked."""
+    trainers = [kin for kin in reached if kin.role == "trainer"]
+    if not trainers:
+        return None
+    ends = any(here.tree.processes[k.id.pid].landing(signal) == "fatal" for k in trainers)
+    ids, pids = frozenset(_ids(reached)), frozenset(kin.pid for kin in trainers)
+    return in_vain(here.above, signal, ends or signal == "KILL", ids, pids, here.tree)
+
+
 KILLED = "KILL is pending on it already and nothing acts; a second one does no more"
 
 
@@ -242,26 +266,6 @@ def not_for(rung: Rung, verdict: str | None) -> str | None:
     if verdict is not None and verdict in rung.unless:
         return f"not for a job that is {' or '.join(rung.unless)}, and it is {verdict}"
     return None
-
-
-def _lands(
-    signal: str, reached: tuple[Kin, ...], here: Standing
-) -> tuple[Landing | None, str | None]:
-    """The worst landing over all recipients, and why it would reach nobody's ear."""
-    seen = [(kin, here.tree.processes[kin.id.pid]) for kin in reached]
-    landings = [process.landing(signal) for _, process in seen]
-    if any(each is None for each in landings):
-        return None, "how it would land could not be seen"
-    how = worst([each for each in landings if each is not None])
-    if signal == "KILL":
-        return how, None
-    if traced := [
-        f"{kin.pid} (by {here.tree.called(p.tracer)})" for kin, p in seen if p.state == "t"
-    ]:
-        return how, f"held by a tracer: {', '.join(traced)}; it would only wait there"
-    if frozen := [str(kin.pid) for kin, process in seen if process.iced]:
-        return how, f"frozen by its control group: {', '.join(frozen)}; it would only wait there"
-    return how, _unheard(signal, how, seen) if how in ("ignored", "blocked") else None
 
 
 def _heard_earlier(to: str, reached: tuple[Kin, ...], rung: Rung, here: Standing) -> Heard | None:
@@ -297,22 +301,6 @@ def _awaited(signal: str, earlier: Heard, rung: Rung, here: Standing) -> bool:
         here.consent == "absent" and missing("absent", here.terms, here.risk, here.arrived) is None
     )
     return earlier.signal == signal or here.lossless or not agreed
-
-
-def _unheard(signal: str, how: Landing, seen: list[tuple[Kin, Process]]) -> str:
-    deaf = [(kin, process) for kin, process in seen if process.landing(signal) == how]
-    names = ", ".join(str(kin.pid) for kin, _ in deaf)
-    if how == "blocked":
-        return f"{names} blocks it in every thread (SigBlk). Waiting cannot help."
-    why = ""
-    masks = deaf[0][1].masks
-    if signal == "INT" and masks is not None and masks.ignored & 0b110 == 0b110:
-        # POSIX sh 2.11: an asynchronous list without job control ignores INT and QUIT
-        why = (
-            " It was started with & from a non-interactive shell, "
-            "so Python never installed KeyboardInterrupt."
-        )
-    return f"{names} ignores it (SigIgn).{why} Waiting cannot help."
 
 
 def _cost(

@@ -7,17 +7,12 @@ import re
 
 from msgspec import Struct
 
-from fleetstop.core.checkpoint import is_model_json, is_temp, shape
+from fleetstop.core.checkpoint import is_log_like, is_model_json, is_temp, shape
 from fleetstop.core.durations import spoken
 from fleetstop.core.family import Family, Kin
 from fleetstop.core.listing import DEPTH, spelled
 from fleetstop.core.process import OpenFile, Process, ProcessTree
 from fleetstop.core.risk import AtRisk
-
-_NOT_A_SAVE = re.compile(
-    r"\.(log|out|err|jsonl?|ya?ml|wandb|csv|txt|lock|db|sqlite3?)(-wal|-shm|-journal)?$"
-    r"|\.(png|jpe?g|gif|webp|svg|mp4|wav|html|pdf)$|^events\.out\.tfevents|\.wandb$"
-)
 
 _CHECKPOINT = re.compile(
     r"\.(pt|pth|ckpt|bin|safetensors|zip|npz|npy|distcp|h5|msgpack)\b|\.(tmp|part|partial)\b",
@@ -80,8 +75,10 @@ def saves_of(
             continue
         saves += [save for file in files if (save := _of_file(kin, process, file, eyes))]
     known = {save.name for save in saves}
-    for name in (posixpath.basename(spelled(path)) for path in changed or ()):
-        if name not in known:
+    logs = _appended(now, family, directories)
+    for path in map(spelled, changed or ()):
+        name = posixpath.basename(path)
+        if name not in known and _relative(path, directories) not in logs:
             saves.append(Save(pid=0, name=name, text=f"{name} growing", size=0))
             known.add(name)
     for name in (posixpath.basename(spelled(path)) for path in temporary):
@@ -92,10 +89,28 @@ def saves_of(
     return saves, unseen
 
 
+def _appended(now: ProcessTree, family: Family, directories: tuple[str, ...]) -> frozenset[str]:
+    """What members have open to append to and to nothing else: a log, by how it is written.
+
+    Anybody may append to a log of any name; a name that a checkpoint would have is no log's.
+    """
+    found: dict[str, bool] = {}
+    for kin in family.members:
+        process = now.get(kin.id)
+        files = process.detail.files if process is not None and process.detail else None
+        for file in files or ():
+            if file.appended_file or file.writable_file:
+                path = _relative(file.target, directories)
+                log = not _may_save(file, posixpath.basename(path))
+                found[path] = found.get(path, True) and log
+    return frozenset(path for path, log in found.items() if log)
+
+
 def _of_file(kin: Kin, process: Process, file: OpenFile, eyes: _Eyes) -> Save | None:
-    name = posixpath.basename(file.target).removesuffix(" (deleted)")
+    path = file.target.removesuffix(" (deleted)")
+    name = posixpath.basename(path)
     inside = any(_under(file.target, each) for each in eyes.directories)
-    log = _NOT_A_SAVE.search(name) and not (inside and is_model_json(name))
+    log = is_log_like(path) and not (inside and is_model_json(name))
     if log or not _may_save(file, name):
         return None
     old = eyes.before.get(kin.id) if eyes.before else None

@@ -43,7 +43,8 @@ _COMMS = {
 
 class Above(Struct, frozen=True):
     """One of them. `id` None: no process of its own in the look (a unit, a container); `name`:
-    what its supervisor calls it, instead of a command line."""
+    what its supervisor calls it, instead of a command line; `main_pid`: whose end a unit waits
+    for, as the container counts; `stopping`: it has been told to let the job end."""
 
     id: ProcessId | None
     pid: int | None
@@ -54,6 +55,8 @@ class Above(Struct, frozen=True):
     delay_s: float = 0.0
     limit_s: float | None = None
     name: str | None = None
+    main_pid: int | None = None
+    stopping: bool = False
 
     @property
     def restarts(self) -> bool:
@@ -244,4 +247,6 @@ def _from(policy: Policy, identity: ProcessId | None, pid: int | None) -> Above:
         policy.again,
         policy.delay_s,
         name=policy.name,
+        main_pid=policy.main_pid,
+        stopping=policy.stopping,
     )

@@ -41,6 +41,7 @@ class Policy(Struct, frozen=True):
     """A supervisor's own word: when it starts the job again, and how long after its end.
 
     `settled`: asked after the job's end, it says that nothing more will come by itself.
+    `stopping`: somebody has told it to stop, and its main process has not ended yet.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Policy(Struct, frozen=True):
     will: str
     main_pid: int | None = None
     settled: bool = False
+    stopping: bool = False
 
 
 def units_of(cgroups: Iterable[str]) -> tuple[str, ...]:
@@ -88,6 +90,8 @@ def systemd_policy(unit: str, text: str) -> Policy | None:
         will=f"{will}; {_stop(said)}",
         main_pid=int(main) if re.fullmatch(r"[1-9][0-9]{0,9}", main) else None,
         settled=state in ("inactive", "failed"),
+        # not stop-watchdog, after which it starts it again
+        stopping=said.get("SubState", "") in ("stop", "stop-sigterm", "stop-sigkill"),
     )
 
 

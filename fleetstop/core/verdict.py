@@ -229,7 +229,9 @@ def _obeys(
     if seen.now.trains_on and any(each is not None and each.alive for each in here):
         return "busy", ("new steps in the log after the signal: it trains on",)
     if stopping := _stopping(kin, process, mark, seen.motion):
-        account = told.taken(process, mark, seen.now.tree.uptime)
+        gathers = seen.motion.memory or seen.motion.bytes
+        uptime = seen.now.tree.uptime
+        account = told.taken(process, mark, uptime, moves=True, gathers=gathers)
         return "stopping", (*stopping, *((account,) if account else ()))
     return None
 

@@ -241,6 +241,8 @@ def _force_could_help(outcome: Outcome, known: Known) -> bool:
     named = "--force" in (outcome.hint or "")
     ends = outcome.result == "still_running" or _lacks_consent(outcome)
     left_alone = outcome.interrupted or (outcome.result == "still_running" and outcome.hint)
+    if any("would start it again: " in each for each in _reasons(outcome)):
+        return False  # each such reason names what comes first
     return ends and not left_alone and not named and not _lossy(outcome.signals)
 
 
@@ -256,12 +258,20 @@ def _reasons(outcome: Outcome) -> list[str]:
 def _end_it_now(outcome: Outcome, known: Known) -> Line:
     stock = _has_no_such_rung(outcome, known.located)
     more = ["--playbook", "standard", "--force"] if stock else ["--force"]
+    if _kept_up(known.located) and known.located and known.located.playbook != "systemd":
+        more = ["--playbook", "systemd", "--force"]
     graceful = known.located is not None and known.located.graceful
     instead = ", without --graceful" if graceful else ""
     text = f"the same command with {' '.join(more)}{instead}"
     if known.asked:
         text = command("stop", known.asked, more, known.inventory)
     return note("end it now", f"{text}   {_loss(known)}")
+
+
+def _kept_up(found: Located | None) -> bool:
+    """Its unit would start it again after KILL, as systemd itself has said."""
+    above = found.above if found is not None else ()
+    return any(e.kind == "systemd" and e.again in ("always", "failure") for e in above)
 
 
 def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
@@ -308,6 +318,9 @@ def _loss(known: Known) -> str:
         return "loses everything: no complete checkpoint was seen"
     doubt = "" if seen.complete or seen.whole else ", if that one is complete"
     name = redact.text(seen.whole or seen.name, 80)
+    up = None if found.up_s is None else found.up_s + known.since_found_s
+    if up is not None and age > up:
+        return f"loses about {words.age(up)}, all since its start ({name} is older{doubt})"
     return f"loses about {words.age(age)} (since {name}{doubt})"
 
 

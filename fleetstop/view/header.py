@@ -72,7 +72,7 @@ def _now(found: Located) -> str:
 def _checkpoint(found: Located) -> str:
     seen = found.checkpoint
     if seen is not None:
-        return naming.checkpoint(seen)
+        return naming.saves(found, seen)
     if found.checkpoints_declared:
         return "none seen yet"
     return "no directory known (job key checkpoints:), so nobody can tell whether it saves"

@@ -77,7 +77,8 @@ def group(members: Sequence[Member]) -> str:
     if len(members) == 1:
         return full(members[0])
     numbers = words.pids([each.pid for each in members])
-    return f"{len(members)} trainers {numbers}: {redact.text(members[0].cmd, CMD_SHOWN)}"
+    what = "trainers" if any(each.role != "worker" for each in members) else "workers"
+    return f"{len(members)} {what} {numbers}: {redact.text(members[0].cmd, CMD_SHOWN)}"
 
 
 def habit(landing: str, many: bool) -> str:
@@ -139,6 +140,20 @@ def checkpoint(seen: CheckpointSeen) -> str:
         old = "" if seen.whole_age_s is None else f", {words.age(seen.whole_age_s)} old"
         text += f"; before it {redact.text(seen.whole, 80)}, complete{old}"
     return text + ("" if seen.usual_s is None else f", one every ~{words.age(seen.usual_s)}")
+
+
+def before_the_job(found: Located) -> bool:
+    """Its newest complete checkpoint is older than itself: an earlier run's."""
+    seen = found.checkpoint
+    if seen is None or found.up_s is None:
+        return False
+    old = seen.age_s if seen.whole is None else seen.whole_age_s
+    return old is not None and old > found.up_s
+
+
+def saves(found: Located, seen: CheckpointSeen) -> str:
+    young = "; from before this job's start" if before_the_job(found) else ""
+    return checkpoint(seen) + young
 
 
 def completeness(seen: CheckpointSeen) -> str:

@@ -32,6 +32,9 @@ def _lost(event: e.Asked) -> str:
         return "whatever was not saved; its checkpoints are not known"
     if risk.name is None:
         return "everything: there is no complete checkpoint"
+    if risk.before_the_job:
+        old = f"{redact.text(risk.name, 80)} is {words.age(risk.age_s or 0.0)} old"
+        return f"about {words.age(risk.lost_s or 0.0)}, all since its start: {old}{_doubt(risk)}"
     age = "all" if risk.age_s is None else f"about {words.age(risk.age_s)}"
     return f"{age} since {redact.text(risk.name, 80)}{_doubt(risk)}"
 
@@ -90,6 +93,9 @@ def ended(event: e.CommandEnded) -> str:
         "late": "the command was ended: its rung's wait is over",
         "lost": "the command was killed by somebody else",
         "unseen": "how the command ended could not be seen",
+        # POSIX sh 2.8.2
+        "126": "the command failed: what it names cannot be run (status 126)",
+        "127": "the command failed: what it names is not there (status 127)",
     }.get(event.how, f"the command ended with status {redact.safe(event.how)}")
     return how + said
 

@@ -146,6 +146,8 @@ def _checkpoint(found: e.Located) -> str:
 
 
 def _stops_on(found: e.Located) -> str:
+    if not naming.trainers(found.family):
+        return "-"
     if found.stops_on:
         return ", ".join(redact.safe(each) for each in found.stops_on)
     if not _hears_nothing(found):
@@ -168,13 +170,14 @@ def _details(found: e.Located, outcome: Outcome | None) -> list[Line]:
             Line("  log     ", f"{redact.text(found.log.path)}: {naming.quoted_line(found.log)}")
         )
     seen = found.checkpoint
-    if seen is not None and (seen.usual_s is not None or seen.whole is not None):
-        lines.append(Line("  saves   ", naming.checkpoint(seen)))
+    known = seen is not None and (seen.usual_s is not None or seen.whole is not None)
+    if seen is not None and (known or naming.before_the_job(found)):
+        lines.append(Line("  saves   ", naming.saves(found, seen)))
     if _hears_nothing(found):
         lines.append(Line("  ! deaf  ", _deaf(found), "warn"))
     lines += _verdict(found)
     lines += [] if outcome is None else _stacks(outcome)
-    texts = outcome.findings if outcome else ()
+    texts = (*((outcome.reason,) if outcome.reason else ()), *outcome.findings) if outcome else ()
     return lines + [Line("  ! ", redact.text(each), "warn") for each in texts]
 
 
@@ -198,7 +201,7 @@ def _stacks(outcome: Outcome) -> list[Line]:
 
 def _tree(found: e.Located, *, threads: bool = True) -> str:
     chain = [naming.full(each) for each in naming.above(found.family)]
-    who = naming.trainers(found.family)
+    who = naming.trainers(found.family) or naming.of_role(found.family, "worker")
     if who:
         known = f" ({words.count(found.threads, 'thread')})" if found.threads and threads else ""
         chain.append(naming.group(who) + known)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from fleetstop import events
+from fleetstop.actions.asks import first_word
 from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Match
 from fleetstop.core.playbook import Does, Playbook, Rung
@@ -124,6 +125,59 @@ def test_a_command_tells_its_last_words_and_the_looks_go_on() -> None:
         assert host.kills == []
 
     asyncio.run(story())
+
+
+def test_a_command_that_is_not_there_asks_nobody() -> None:
+    """It was written down as an ask, and its whole wait was waited for nothing."""
+
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host, Trainer(host))
+        stage = Stage(host)
+        run = Rung("", "trainers", 600.0, "run", "A=1 /missing/save.sh --now", lossless=True)
+        both = Playbook(name="asks", ladder=(run, Rung("INT", "trainers", 60.0)), lossless=True)
+        outcome = await stage.stop(both)
+        assert outcome.result == "stopped"
+        # had it counted as asked, INT would have been a second ask, and kept back
+        assert [sent.signal for sent in outcome.signals] == ["INT"]
+        [skip] = outcome.skipped
+        assert skip.signal == "RUN"
+        assert "/missing/save.sh is no command there" in skip.reason
+        assert (outcome.seconds or 0.0) < 60.0
+        assert "note" not in [each.verb for each in host.frames]
+
+    asyncio.run(story())
+
+
+def test_a_command_that_fails_is_a_finding() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host, Trainer(host, hears=(), ignores=("INT",)))
+        host.on_command = lambda text: (1.0, "127", "sh: 1: nosuch: not found\n")
+        stage = Stage(host)
+        outcome = await stage.stop(book("run", "true; nosuch", wait_s=5.0, lossless=True))
+        assert outcome.result == "still_running"
+        assert "`true; nosuch` failed with status 127: sh: 1: nosuch: not found" in outcome.findings
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("/root/save.sh --now", "/root/save.sh"),
+        ("A=1 B=2 save", "save"),
+        ("'/a b/save' x", None),
+        ("cd /x && ./save", "cd"),
+        ("save; true", None),
+        ("$SAVE now", None),
+        ("(save)", None),
+        ("'unclosed", None),
+        ("", None),
+    ],
+)
+def test_what_a_line_of_shell_begins_with(text: str, word: str | None) -> None:
+    assert first_word(text) == word
 
 
 def test_a_command_is_bounded_by_its_rung() -> None:

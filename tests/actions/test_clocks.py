@@ -74,3 +74,47 @@ def test_a_leftover_from_tomorrow_holds_for_a_minute_and_no_longer() -> None:
         assert 60.0 <= host.clock.now() - began < 120.0
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("behind_s", [0.0, 90.0])
+def test_between_two_parts_on_storage_whose_clock_is_behind_it_saves(behind_s: float) -> None:
+    """The first part came while we looked; that it claims to be old makes it no leftover."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = deaf(host)
+        alive = []
+
+        def first() -> None:
+            host.write("/ck/m-00001-of-00002.safetensors", b"part", age_s=behind_s)
+
+        def second() -> None:
+            alive.append(trainer.pid in host.procs)
+            host.write("/ck/m-00002-of-00002.safetensors", b"part", age_s=behind_s)
+
+        host.later(0.15, first)
+        host.later(20.0, second)
+        await Stage(host).stop(playbook("KILL:tree/5s", hold=Hold()), "given")
+        assert alive == [True]
+        assert trainer.pid not in host.procs
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("behind_s", [0.0, 90.0])
+def test_what_came_just_before_a_kill_may_be_cut_whatever_its_time_says(behind_s: float) -> None:
+    """Of an unknown format nobody can tell whether it is whole; by its time it is old."""
+
+    async def story() -> None:
+        host = FakeHost()
+        deaf(host)
+        host.write("/ck/step.h5", b"x" * 50, age_s=400.0)
+        host.later(0.15, lambda: host.write("/ck/step.h5", b"y" * 90, age_s=behind_s))
+        stage = Stage(host)
+        outcome = await stage.stop(playbook("KILL:tree/5s", hold=Hold()), "given")
+        assert outcome.result == "stopped"
+        assert outcome.checkpoint is not None
+        assert (outcome.checkpoint.path, outcome.checkpoint.complete) != ("/ck/step.h5", True)
+        assert "step.h5 was being written when KILL went out" in " ".join(outcome.findings)
+
+    asyncio.run(story())

@@ -66,6 +66,19 @@ def test_one_that_leaves_without_a_save_is_unclean_and_says_what_is_lost() -> No
     )
 
 
+def test_no_more_is_lost_than_since_its_start() -> None:
+    """The newest checkpoint is an earlier run's: what came before this start was not this job."""
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, saves=None))
+    trainer.start = int((float(host.uptime) - 120.0) * 100)
+    outcome = stopped(host)
+    assert outcome.result == "unclean"
+    assert outcome.reason == (
+        "not_saved: no checkpoint was written after the signal; "
+        "lost about 2 min, all since its start (old.pt is from before it)"
+    )
+
+
 def test_one_whose_newest_checkpoint_is_young_enough_is_only_told_of() -> None:
     host = FakeHost()
     a_job(host, Trainer(host, saves=None))

@@ -12,7 +12,7 @@ from fleetstop.core.report import Outcome, exit_code_of
 from fleetstop.errors import ContainerMissing, HostUnreachable
 from fleetstop.remote.dry_run import DryShell
 from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, playbook, target
-from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job
+from tests.fakes.fake_host import FakeHost, Hook, Open, Proc, Trainer, a_job
 from tests.fakes.fake_place import FakePlace
 
 
@@ -448,3 +448,22 @@ def test_a_lock_that_is_lost_after_the_signal_is_told_with_the_signal() -> None:
     assert (outcome.result, [each.signal for each in outcome.signals]) == ("unreachable", ["INT"])
     assert outcome.reason == "the lock could not be renewed; nothing more is sent"
     assert trainer.heard == ["INT"]
+
+
+def test_a_file_for_the_directory_of_checkpoints_is_told_at_once() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        stage = Stage(host)
+        bad: list[Hook] = [lambda _: Answer(41, b"1.0\nfile\n")]
+        stage.world.within.before("list", *bad * 4)
+        outcome = await stage.stop(consent="given")
+        assert (outcome.result, trainer.heard, host.kills) == ("unreachable", [], [])
+        assert (outcome.reason or "").startswith(
+            "whether it saves cannot be seen: checkpoints: /ck is a file there, and no directory"
+        )
+        assert outcome.hint == "name the directory in the inventory: checkpoints: /"
+        assert stage.of(events.Holding) == []
+        assert (outcome.seconds or 0.0) < 5.0
+
+    asyncio.run(story())

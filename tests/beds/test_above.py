@@ -469,6 +469,30 @@ def test_forked_workers_stuck_for_ever_with_the_trainers_own_command_line(box: B
     assert all(alive(m["host_pid"], m["start"]) for m in left)
     assert all(str(m["pid"]) in ran.target["reason"] for m in left)
 
+    # later nothing but their parent's death tells them from a trainer, and INT would save nothing
+    pids = sorted(m["pid"] for m in left)
+    said = f"{', '.join(map(str, pids))} were forked by a trainer that has ended, and left behind"
+    shown = box.run("status", box.name)
+    assert {m["role"] for m in shown.target["family"]} == {"worker"}, shown.people
+    assert shown.target["reason"] == f"{said}; no trainer runs"
+    ran = box.run("stop", box.name, deadline=120)
+    assert (ran.code, ran.signals) == (6, []), ran.people
+    assert all(alive(m["host_pid"], m["start"]) for m in left)
+
+    # one that was started since is the job, and they are not in its way
+    job = box.start("--save-seconds", "0.3")
+    ran = box.run("stop", box.name, "--graceful", deadline=120)
+    assert (ran.code, ran.signals) == (0, [("INT", [job.pid])]), ran.people
+    assert f"{said}; they are left alone" in ran.target["findings"]
+    assert all(alive(m["host_pid"], m["start"]) for m in left)
+
+    # a rung that says so sweeps them
+    ran = box.run("stop", box.name, "--force", deadline=120)
+    assert ran.code == 0, ran.people
+    [(name, swept)] = ran.signals
+    assert (name, sorted(swept)) == ("KILL", pids)
+    assert not any(alive(m["host_pid"], m["start"]) for m in left)
+
 
 def test_a_second_innocent_job_in_the_same_group_is_untouched(box: Bed) -> None:
     """Both started by one attach without a terminal: the same host group, PGID 0 inside."""

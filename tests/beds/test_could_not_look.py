@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -141,7 +142,7 @@ def test_checkpoints_that_cannot_be_listed_may_be_a_save(box: Bed) -> None:
     ends with the job's chance intact."""
     job = box.start()
     shutil.rmtree(box.checkpoints)
-    box.checkpoints.write_text("not a directory")
+    os.mkfifo(box.checkpoints)
     playbook = box.lab.root / f"short-{box.vmid}.yaml"
     playbook.write_text(
         "lossless: true\nladder: [{signal: INT, to: trainers, wait: 5s}]\n"
@@ -153,6 +154,27 @@ def test_checkpoints_that_cannot_be_listed_may_be_a_save(box: Bed) -> None:
     held = [each for each in ran.events if each["event"] == "holding"]
     assert "is not a directory" in held[0]["evidence"][0]
     assert lives(job)
+
+
+def test_a_file_for_a_directory_of_checkpoints_is_told_before_anything_waits(box: Bed) -> None:
+    job = box.start()
+    shutil.rmtree(box.checkpoints)
+    box.checkpoints.with_name("last.pt").write_text("weights")
+    box.checkpoints.symlink_to("last.pt")
+    said = "checkpoints: /workspace/checkpoints is a file there, and no directory"
+    shown = box.run("status", box.name)
+    assert shown.code == 0, shown.people
+    assert f"{said}: name the directory that it lies in" in shown.target["findings"]
+    ran = box.run("stop", box.name, "--force")
+    assert (ran.code, ran.target["result"], ran.signals) == (4, "unreachable", []), ran.people
+    assert said in ran.target["reason"]
+    assert ran.target["hint"] == "name the directory in the inventory: checkpoints: /workspace"
+    assert not [each for each in ran.events if each["event"] == "holding"]
+    assert lives(job)
+    # without a hold nothing would wait for it; what was saved stays unseen, and is not claimed
+    ran = box.run("stop", box.name, "-p", "now", "--force")
+    assert (ran.code, [name for name, _ in ran.signals]) == (0, ["KILL"]), ran.people
+    assert any("could not be seen" in each for each in ran.target["findings"])
 
 
 def test_a_save_that_cannot_be_seen_is_never_called_saved(box: Bed) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from fleetstop.config import stock_dir
 from fleetstop.lab import Started
 from fleetstop.lab.systemd import SYSTEMD
 
@@ -38,6 +40,7 @@ UNITS = {
     "mixed.service": unit(more="KillSignal=SIGINT\nKillMode=mixed\nTimeoutStopSec=20"),
     "short.service": unit(more="KillMode=process\nTimeoutStopSec=2"),
     "asks.service": unit("no", "", " --ignore INT --on TERM"),
+    "shrug.service": unit("always", "TimeoutStopSec=20", " --shrug"),
     "deaf.service": unit("always", "TimeoutStopSec=20", " --ignore INT"),
 }
 WILL = {
@@ -113,4 +116,27 @@ def test_a_deaf_trainers_unit_is_stopped_only_with_consent_and_stays_down(box: B
     assert not lives(job)
     time.sleep(2)  # twice its RestartSec
     assert state(box, "deaf.service") in ("inactive", "failed")
+    assert box.run("status", box.name).target["result"] == "not_running"
+
+
+def test_what_would_bring_it_back_is_told_before_anything_is_lost(box: Bed, tmp_path: Path) -> None:
+    """It hears INT and trains on. TERM to it, or KILL, would lose its work and stop nothing."""
+    box.lab.reboot_with_systemd(box.vmid, UNITS)
+    text = (stock_dir() / "systemd.yaml").read_text()
+    quick = tmp_path / "quick.yaml"
+    quick.write_text(text.replace("wait: 3m", "wait: 4s"))
+
+    # KILL alone cannot stop it: nothing is lost, and what would help is said
+    job = began(box, "shrug.service")
+    ran = box.run("stop", box.name, "-p", "now", "--force")
+    assert (ran.code, ran.signals, lives(job)) == (1, [], True), ran.people
+    assert "`systemctl stop shrug.service` comes first" in ran.people
+
+    ran = box.run("stop", box.name, "-p", str(quick), "--force", deadline=180)
+    assert (ran.code, [name for name, _ in ran.signals]) == (0, ["INT", "RUN"]), ran.people
+    [skipped] = [each for each in ran.target["skipped"] if each["signal"] == "TERM"]
+    assert "(Restart=always, after 1 s) would start it again" in skipped["reason"]
+    assert not lives(job)
+    time.sleep(2)  # twice its RestartSec
+    assert state(box, "shrug.service") in ("inactive", "failed")
     assert box.run("status", box.name).target["result"] == "not_running"

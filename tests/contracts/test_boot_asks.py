@@ -85,6 +85,24 @@ def test_touch_makes_a_file_and_tells_when_it_cannot(kind: str, tmp_path: Path) 
     play(kind, story)
 
 
+def test_whether_a_command_is_there_is_seen_without_running_it(kind: str, tmp_path: Path) -> None:
+    async def story(local: LocalShell) -> None:
+        made = tmp_path / "a b $(x)"
+        made.write_text("#!/bin/sh\ntouch ran\n")
+        for there in ("cat", "cd", "/bin/cat"):
+            assert (await ask(local, "runnable", there)).status == 0
+        assert (await ask(local, "runnable", str(made))).status == 126
+        assert (await ask(local, "runnable", str(tmp_path))).status == 126
+        made.chmod(0o755)
+        assert (await ask(local, "runnable", str(made))).status == 0
+        for none in ("no-such-program", "-v", str(tmp_path / "none"), "$(touch x)"):
+            assert (await ask(local, "runnable", none)).status == 127
+        assert list(tmp_path.iterdir()) == [made]
+        assert (await ask(local, "hello")).status == 0
+
+    play(kind, story)
+
+
 def test_an_ask_that_comes_late_is_none(kind: str, tmp_path: Path) -> None:
     async def story(local: LocalShell) -> None:
         up = int((await ask(local, "clock")).data.removeprefix(b"uptime:").partition(b".")[0])

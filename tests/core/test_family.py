@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fleetstop.core.birth import grow, may_be_marked
 from fleetstop.core.family import Family, find, standing
 from fleetstop.core.inventory import Job, Launch, Match
-from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.process import OpenFile, Process, ProcessId, ProcessTree
 from tests.core.trees import process, roles_of, told, tree
 
 TRAIN = Match(script="train.py")
@@ -871,3 +871,105 @@ def test_a_rank_that_its_matched_parent_reads_from_leaves_the_parent_in_the_fami
     )
     found = find(made.tree, Match(pgrep="train.py"), None, listed=frozenset({110, 120}))
     assert roles_of(found) == made.roles
+
+
+STARTERS = [
+    (Match(exe="mpirun"), "mpirun -n 2 python train.py"),
+    (Match(pgrep="torchrun"), "torchrun --nproc_per_node 2 train.py"),
+    (Match(pgrep="timeout"), "timeout 9h bash run.sh"),
+    (Match(script="torchrun"), "python /opt/x/bin/torchrun train.py"),
+    (Match(module="torch.distributed.run"), "python -m torch.distributed.run train.py"),
+]
+
+
+@pytest.mark.parametrize("gpu", ["gpu ", ""])
+@pytest.mark.parametrize(("rule", "command"), STARTERS, ids=[c for _, c in STARTERS])
+def test_the_name_of_what_starts_it_names_what_trains(rule: Match, command: str, gpu: str) -> None:
+    """INT to `timeout` or `accelerate` ends it alone, to mpirun it starts a countdown to KILL."""
+    made = told(f"""
+    110 {command}                              => {"wrapper" if "run.sh" in command else "launcher"}
+      120 python train.py # {gpu}rank          => trainer
+        130 loader                             => worker
+    """)
+    found = find(made.tree, rule, None, listed=frozenset({110}))
+    assert found.unclear is None
+    assert roles_of(found) == made.roles
+
+
+def test_a_name_that_fits_a_launcher_above_several_is_refused() -> None:
+    made = told("110 mpirun -n 2 x\n  120 ./simulate\n  130 ./watch")
+    found = find(made.tree, Match(exe="mpirun"), None)
+    assert found.unclear is not None
+    assert "below 110 run 120, 130" in found.unclear
+
+
+def test_a_launcher_that_has_started_nothing_yet_is_between_two_lives() -> None:
+    made = told("110 mpirun -n 2 python train.py")
+    found = find(made.tree, Match(exe="mpirun"), None)
+    assert found.families == ()
+    assert [each.pid for each in found.leftovers] == [110]
+
+
+def test_a_pattern_that_fits_the_launcher_and_its_ranks_takes_the_ranks() -> None:
+    made = told("""
+    110 torchrun train.py                      => launcher
+      120 python train.py # rank               => trainer
+      121 python train.py # rank               => trainer
+    """)
+    found = find(made.tree, Match(pgrep="train.py"), None, listed=frozenset({110, 120, 121}))
+    assert (roles_of(found), found.unclear) == (made.roles, None)
+
+
+LEFT = """
+    1 init
+      130 python train.py # fork sid=90        => worker
+        135 ffmpeg                             => worker
+      131 python train.py # fork sid=90        => worker
+"""
+
+
+def test_workers_that_a_dead_trainer_left_behind_are_no_trainers() -> None:
+    """They have its command line and its session; INT to them saves nothing."""
+    made = told(LEFT)
+    found = find(made.tree, TRAIN, None, gpu_pids=frozenset())
+    assert (roles_of(found), found.unclear) == (made.roles, None)
+    assert [each.pid for each in found.orphans] == [130, 131]
+
+
+def test_a_trainer_that_was_started_since_is_the_job_and_they_are_nobodys() -> None:
+    made = told(LEFT.replace("worker", "").replace("=> ", "") + "\n      150 python train.py")
+    found = find(made.tree, TRAIN, None, gpu_pids=frozenset())
+    assert roles_of(found) == {150: "trainer"}
+    assert [each.pid for each in found.orphans] == [130, 131]
+
+
+DAEMONS = [
+    "130 python train.py # fork sid=90",  # nothing speaks against one alone
+    "130 python train.py # fork leader",
+    "130 python train.py # fork sid=90\n        140 python train.py # fork sid=90",
+    "130 python train.py # fork sid=90 leader\n      131 python train.py # fork leader",
+]
+
+
+@pytest.mark.parametrize("text", DAEMONS)
+def test_a_trainer_that_made_itself_a_daemon_is_one(text: str) -> None:
+    made = told("    1 init\n      " + text)
+    found = find(made.tree, TRAIN, None, gpu_pids=frozenset())
+    assert found.orphans == ()
+    assert {130} <= {kin.pid for each in found.families for kin in each.trainers}
+
+
+def test_one_alone_with_pipes_to_a_parent_that_is_gone_is_left_over_unless_it_is_listed() -> None:
+    made = told("    1 init\n      130 python train.py # fork sid=90 gpu")
+    one = made.tree.processes[130]
+    assert one.detail is not None
+    pipes = tuple(OpenFile(fd, f"pipe:[{fd}]", 0, 0) for fd in (7, 8))
+    detail = msgspec.structs.replace(one.detail, files=(*(one.detail.files or ()), *pipes))
+    piped = msgspec.structs.replace(one, detail=detail)
+    seen = ProcessTree({**made.tree.processes, 130: piped}, 1000.0)
+    assert [each.pid for each in find(seen, TRAIN, None, gpu_pids=frozenset()).orphans] == [130]
+    assert find(seen, TRAIN, None, gpu_pids=frozenset({130})).orphans == ()
+    # both open the GPU, and nobody tells who works on it
+    assert "cannot be seen" in (find(seen, TRAIN, None, gpu_pids=None).unclear or "")
+    # whoever names it means it
+    assert find(seen, Match(pid=130), None, gpu_pids=None).families[0].trainers[0].pid == 130

@@ -43,6 +43,7 @@ def saved_at(world: World, *ages: float) -> World:
 def test_a_question_comes_at_the_rung_and_names_what_is_lost() -> None:
     run = climb(saved_at(job(DEAF), 1080.0), STANDARD, answers=[(5.0, True)])
     (at, question), *others = run.asked
+    assert question.risk is None or question.risk.job_s is not None
     assert others == []
     assert (question.signal, question.pids, question.landing) == ("TERM", (101,), "fatal")
     assert question.verdict == "deaf"

@@ -366,6 +366,24 @@ def test_only_a_trainer_that_lives_trains_on() -> None:
     assert said not in film.pass_by(1, trains_on=True).evidence
 
 
+@pytest.mark.parametrize(
+    "detail", [{"written": 90}, {"switches": 4007}, {}], ids=["writes", "wakes", "in C"]
+)
+def test_what_gathers_its_state_is_not_said_to_train_on(detail: dict[str, Any]) -> None:
+    """`torch.save` into memory, tensors from the GPU: for most of a save no file is open. That it
+    goes on `without ending` is what somebody reads who holds `--force` in his hand."""
+    film = Film()
+    film.change(130, comm="python3", ticks=10, rss_kib=100_000)
+    film.marks[130] = msgspec.structs.replace(HEARD, at=film.at)
+    film.pass_by(5)
+    film.detailed(130, **detail)
+    film.change(130, ticks=110, rss_kib=900_000, state="R")
+    found = film.pass_by(1)
+    assert (found.verdict, found.moves_memory) == ("stopping", True)
+    assert found.evidence[-1].endswith("it may gather what it saves, or go on; too early to tell")
+    assert "without ending" not in " ".join(found.evidence)
+
+
 def test_a_dead_main_thread_acts_on_nothing() -> None:
     film = Film()
     film.change(130, state="Z", threads=3)

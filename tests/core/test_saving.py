@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleetstop.core.checkpoint import Entry, Listing, checkpoints, growing, new_since
 from fleetstop.core.family import Family, Kin
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
@@ -123,3 +124,39 @@ def test_a_model_in_json_is_a_save_and_a_metrics_file_is_none() -> None:
     assert [each.name for each in seen(tree(1), tree(2, model, metrics))] == ["model_5.json"]
     # elsewhere it is just a file
     assert seen(tree(1), tree(2, ("/tmp/model_5.json", 10))) == []
+
+
+LIVE_ALL_LIFE = [
+    "optuna.db", "optuna.db-journal", "study.sqlite3-wal", "train.log.1", "metrics.csv",
+    "tb/events.out.tfevents.1700.host.7.0", "wandb/run-1/run-1.wandb", "mlruns/0/4f/metrics/loss",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIVE_ALL_LIFE)
+def test_what_is_written_to_all_its_life_is_neither_a_save_nor_a_checkpoint(name: str) -> None:
+    """It held every signal until the hold ended; and, new after the signal, passed for a save."""
+    before = Listing("/ck/", (Entry(f"/ck/{name}", 7, 4096, 10.0, "f"),))
+    now = Listing("/ck/", (Entry(f"/ck/{name}", 7, 8192, 20.0, "f"),))
+    assert growing(before, now) == ()
+    assert (checkpoints(now), new_since(before, now)) == ((), ())
+    path = f"/ck/{name}"
+    assert seen(tree(1, (path, 10)), tree(2, (path, 4096)), growing(before, now)) == []
+
+
+@pytest.mark.parametrize("name", ["metrics", "trace.bin2", "stats.mdb", "mlruns/0/4f/artifacts/m"])
+def test_of_a_name_that_tells_nothing_how_it_is_opened_tells(name: str) -> None:
+    """Appended to by the trainer, it is a log; by whom is not seen, it may be a save."""
+    path, moved = f"/ck/{name}", (f"/ck/{name}",)
+    appending = (tree(1, (path, 9), flags=APPENDING), tree(2, (path, 99), flags=APPENDING))
+    assert seen(*appending, changed=moved) == []
+    [save] = seen(tree(1), tree(2), changed=moved)
+    assert grows(save)
+    [save] = seen(tree(1, (path, 9)), tree(2, (path, 99)), changed=moved)
+    assert grows(save)
+
+
+def test_a_checkpoint_that_is_appended_to_is_a_save_all_the_same() -> None:
+    path = "/ck/step_5.pt"
+    appending = (tree(1, (path, 9), flags=APPENDING), tree(2, (path, 99), flags=APPENDING))
+    [save] = seen(*appending, changed=(path,))
+    assert grows(save)

@@ -224,6 +224,7 @@ class FakeHost:
             "clock": lambda _: _text(f"uptime:{self.uptime}\n"),
             "before": self._before,
             "touchable": self._touchable,
+            "runnable": self._runnable,
             "ran": self._ran,
             "panes": self._panes,
             "gpus": self._gpus,
@@ -472,6 +473,9 @@ class FakeHost:
 
     def _touchable(self, words: tuple[str, ...]) -> Answer:
         return Answer(status=44 if words[0].startswith("/missing") else 0, data=b"")
+
+    def _runnable(self, words: tuple[str, ...]) -> Answer:
+        return Answer(status=127 if words[0].startswith("/missing") else 0, data=b"")
 
     def _touch(self, words: tuple[str, ...]) -> Answer:
         if words[0].startswith("/readonly"):

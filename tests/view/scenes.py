@@ -418,6 +418,45 @@ RUNS_ON: list[e.AnyEvent] = [
 ]  # fmt: skip
 
 
+UNIT_ABOVE = r.AboveRecord(
+    pid=None, kind="systemd", cmd="train.service (Restart=always, after 2 s)",
+    will="starts it again however it ends, but for `systemctl stop`; `systemctl stop` would send "
+    "TERM to all of it, and KILL after 90 s",
+    again="always",
+)  # fmt: skip
+IN_VAIN = (
+    "no handler; it would end the job at once, unsaved. But systemd unit train.service "
+    "(Restart=always, after 2 s) would start it again: `systemctl stop train.service` comes first "
+    "(playbook systemd does that)"
+)
+KILL_IN_VAIN = IN_VAIN.replace(
+    "no handler; it would end the job at once, unsaved.", "it ends the job at once, unsaved."
+)
+BROUGHT_BACK: list[e.AnyEvent] = [
+    started(),
+    located(above=(UNIT_ABOVE,), graceful=False),
+    sent("14:02:11"),
+    skipped("14:05:12", "TERM", "fatal", IN_VAIN),
+    skipped("14:05:12", "KILL", "fatal", KILL_IN_VAIN),
+    *finished(
+        "14:05:12", "still_running", verdict="busy", seconds=182.0,
+        reason="it still runs after every rung that could be climbed", signals=(record(),),
+        skipped=(r.SkippedRecord("TERM", IN_VAIN), r.SkippedRecord("KILL", KILL_IN_VAIN)),
+    ),
+]  # fmt: skip
+LEFT = (member(27101, "worker", "python3 train.py"), member(27102, "worker", "python3 train.py"))
+LEFT_SAID = "27101, 27102 were forked by a trainer that has ended, and left behind"
+LEFT_BEHIND: list[e.AnyEvent] = [
+    started(),
+    located(family=LEFT, graceful=False),
+    e.Finding(at=at("14:02:10"), target=T, text=f"{LEFT_SAID}; no trainer runs"),
+    *finished(
+        "14:02:26", "unclean", verdict="busy", seconds=16.0, findings=(),
+        reason="the trainers ended, but worker 27101, worker 27102 still run",
+    ),
+]  # fmt: skip
+
+
 def step(signal: str, would: Any, landing: str, **changes: Any) -> r.PlannedStep:
     facts: dict[str, Any] = {
         "to": "trainers", "pids": (26982,), "reason": "", "wait_s": 180.0,

@@ -105,3 +105,19 @@ def test_a_plan_tells_asks_and_waits() -> None:
         "takes; only if",
         "              it is deaf",
     ]
+
+
+def test_more_than_since_its_start_would_not_be_lost() -> None:
+    young = msgspec.structs.replace(q.RISK, job_s=240.0)
+    text = told(s.started(), q.asked("14:02:11", risk=young))
+    assert "about 4 min, all since its start: step_41000 is 18 min old" in " ".join(text.split())
+    old = msgspec.structs.replace(q.RISK, job_s=86400.0)
+    text = told(s.started(), q.asked("14:02:11", risk=old))
+    assert "about 18 min since step_41000" in " ".join(text.split())
+
+
+def test_a_checkpoint_from_before_the_job_is_called_so() -> None:
+    text = told(s.started("status"), s.located(up_s=240.0, checkpoint=s.REGULAR))
+    assert "; from before this job's start" in " ".join(text.split())
+    text = told(s.started("status"), s.located(checkpoint=s.REGULAR))
+    assert "from before" not in text

@@ -99,6 +99,16 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_interrupted": (s.INTERRUPTED, {}),
     "stop_again": (s.AGAIN, {}),
     "stop_heard_runs_on": (s.RUNS_ON, {}),
+    "stop_brought_back": (s.BROUGHT_BACK, {}),
+    "stop_left_behind": (s.LEFT_BEHIND, {}),
+    "stop_deaf_in_a_unit": (
+        [
+            *s.DEAF_GRACEFUL[:1],
+            s.located(above=(s.UNIT_ABOVE,), up_s=240.0, **s.DEAF),
+            *s.DEAF_GRACEFUL[2:],
+        ],
+        {},
+    ),
     "stop_dry_polite": (s.DRY_POLITE, {}),
     "stop_dry_deaf": (s.DRY_DEAF, {}),
     "stop_dry_again": (s.DRY_AGAIN, {}),
@@ -148,6 +158,12 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
         )
     ),
     "status_uninterruptible": running(s.located(verdict="uninterruptible", evidence=(STUCK,))),
+    "status_left_behind": running(
+        s.located(family=s.LEFT, stops_on=(), landings={}),
+        family=s.LEFT,
+        reason=f"{s.LEFT_SAID}; no trainer runs",
+    ),
+    "status_young_job": running(s.located(up_s=240.0, checkpoint=s.REGULAR)),
     "status_undecided": running(s.located(evidence=("CPU 0 %", NO_SIGN))),
     "status_two_trees": running(
         s.located(), OTHER, findings=("2 unrelated trees match; stop would refuse",)

@@ -524,7 +524,7 @@ literal() {
 list() { # dir [MOST] : all of it, or the newest MOST as records of their own, behind the directory's
   reach "$1"; c=$?; date +%s.%N
   [ $c = 0 ] || return $c
-  [ -d "$at" ] || { [ -e "$at" ] && return 41; return 40; }
+  [ -d "$at" ] || { [ -f "$at" ] && echo file; [ -e "$at" ] && return 41; return 40; }
   if [ -n "${rooted-}" ]; then printf '%s\n\0' "${inner:-/}"
   else ( cd -P -- "$at" && pwd -P && printf '\0' ) || return 41; fi
   literal "$text"
@@ -566,6 +566,16 @@ touch_() { path "$1"; touch -- "$text" || return 44; }
 touchable() {
   path "$1"; set -- "${text%/*}/"
   if [ -e "$text" ]; then [ -w "$text" ]; else [ -d "$1" ] && [ -w "$1" ]; fi || return 44
+}
+
+# runnable WORD : whether a command of that name is there; 126: a file that cannot be run, 127: none
+runnable() {
+  decode "$1"
+  case $text in
+    */*) [ -e "$text" ] || return 127; [ -f "$text" ] && [ -x "$text" ] || return 126 ;;
+    -*) return 127 ;;
+    *) command -v "$text" >/dev/null 2>&1 || return 127 ;;
+  esac
 }
 
 # keys SESSION PID,PID... KEY... : types into the panes whose first process is one of these
@@ -620,7 +630,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|before|ran|unit)
+    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;
