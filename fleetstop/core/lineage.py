@@ -12,7 +12,10 @@ PASS_THROUGH = frozenset(
     "timeout nice env uv conda sudo su script time stdbuf setpriv xargs flock nohup setsid ionice"
     " chrt taskset numactl doas runuser micromamba mamba pixi poetry pipenv uvx".split()
 )
-LAUNCHERS = frozenset("torchrun accelerate deepspeed mpirun mpiexec horovodrun".split())
+LAUNCHERS = frozenset(
+    "torchrun accelerate accelerate-launch deepspeed deepspeed.pt mpirun mpiexec horovodrun".split()
+)
+_LAUNCHER_SCRIPTS = LAUNCHERS | {"ds"}  # deepspeed's short name; as a program's it may be anything
 LAUNCHER_MODULES = (
     "torch.distributed.run",
     "torch.distributed.launch",
@@ -35,7 +38,7 @@ def above_kind(process: Process, named: str | None) -> Literal["wrapper", "launc
     script = base(ran.script) if ran.script else None
     if named and named != "outlives" and named in (name, script, process.comm):
         return "wrapper"
-    if name in LAUNCHERS or script in LAUNCHERS:
+    if name in LAUNCHERS or script in _LAUNCHER_SCRIPTS:
         return "launcher"
     if ran.module and ran.module.startswith(LAUNCHER_MODULES):
         return "launcher"

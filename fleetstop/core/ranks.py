@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetstop.core.family import Family, Kin, standing
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.supervisors import forwarder
+from fleetstop.core.supervisors import forwarder, parent_rank
 
 
 def through_launcher(family: Family, signal: str) -> bool:
@@ -46,10 +46,19 @@ def promise(family: Family, tree: ProcessTree) -> str | None:
             f"ranks: rank0_saves: the signal goes to {launcher.name} {process.pid} alone, which "
             f"KILLs its ranks {launcher.limit_s:g} s later: rank 0 must have saved by then"
         )
-    if found is None:
+    if found is not None:
+        process, launcher = found
+        through = (
+            ", or the signal goes through it (ranks: rank0_saves)" if launcher.forwards else ""
+        )
+        return (
+            f"{launcher.name} {process.pid} may end rank 0 in its save: not promised unless all "
+            f"ranks save (job key ranks: all_save){through}"
+        )
+    parent = parent_rank(tree, family)
+    if parent is None:
         return None
-    process, launcher = found
     return (
-        f"{launcher.name} {process.pid} may end rank 0 in its save: not promised unless all ranks "
-        "save (job key ranks: all_save), or the signal goes through it (ranks: rank0_saves)"
+        f"{parent.pid}, the parent of the other ranks, may end them all in their save: not "
+        "promised unless all ranks save and leave with 0 (job key ranks: all_save)"
     )

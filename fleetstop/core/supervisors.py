@@ -27,6 +27,11 @@ _ENDING = {
     "systemd": "may start it again: systemctl gave no answer",
     "other": "is not known to start it again",
 }
+# pytorch_lightning 2.2 strategies/launchers/subprocess_script.py, trainer/call.py of 2.6
+_PARENT = (
+    "is the parent of other ranks; Lightning's KILLs them when it ends, and all of them, itself "
+    "too, within 5 s of one that exits non-zero"
+)
 # units that carry whatever is started through them
 _CARRIERS = frozenset(
     "ssh sshd cron crond atd docker containerd lxc lxcfs getty@tty1 console-getty".split()
@@ -126,7 +131,7 @@ def _member(tree: ProcessTree, process: Process, family: Family, notes: Notes) -
         return Above(process.id, process.pid, kind, argv, will, **facts)  # type: ignore[arg-type]
 
     if role == "trainer":
-        return made("ranks", "is the parent of other ranks; Lightning's KILLs them when it ends")
+        return made("ranks", _PARENT)
     if role == "launcher" and above_kind(process, None) == "launcher":
         one = _launcher(tree, process, family)
         again: Again = "failure" if one.restarts else "never"
@@ -143,20 +148,46 @@ def _member(tree: ProcessTree, process: Process, family: Family, notes: Notes) -
 
 
 def _launcher(tree: ProcessTree, process: Process, family: Family) -> Launcher:
-    trainers = {kin.id.pid for kin in family.trainers}
-    below = sum(each.id.pid in trainers for each in tree.below(process.id.pid))
-    told_s = process.detail.shutdown_s if process.detail else None
-    return launcher_of(process.argv or (), ranks=below, told_s=told_s)
+    own = [each for each in _trainers(tree, family) if _started_by(tree, each, family) == process]
+    here = process.detail
+    ranks = {each.detail.rank for each in own if each.detail} - {None, here.rank if here else None}
+    told_s = here.shutdown_s if here else None
+    return launcher_of(process.argv or (), ranks=len(own), ranked=bool(ranks), told_s=told_s)
+
+
+def _trainers(tree: ProcessTree, family: Family) -> list[Process]:
+    return [each for kin in family.trainers if (each := tree.get(kin.id)) is not None]
+
+
+def _started_by(tree: ProcessTree, trainer: Process, family: Family) -> Process | None:
+    """The nearest launcher above it, or trainer: Lightning's ranks are their rank 0's."""
+    trainers = {kin.id for kin in family.trainers}
+    for each in tree.above(trainer.id.pid):
+        if each.id in trainers or above_kind(each, None) == "launcher":
+            return each
+    return None
 
 
 def forwarder(tree: ProcessTree, family: Family) -> tuple[Process, Launcher] | None:
-    """The launcher directly above all trainers, nearest first; None where there is not one."""
-    for kin in family.of("launcher"):
+    """The launcher above all trainers, the nearest one: deepspeed's runner stands above the ranks'
+    parent, accelerate above mpirun, and what the farther one is sent stays there. None where there
+    is not one."""
+    for kin in reversed(family.of("launcher")):
         process = tree.get(kin.id)
         if process is not None and above_kind(process, None) == "launcher":
             below = {each.id for each in tree.below(process.id.pid)}
-            if all(each.id in below for each in family.trainers if tree.get(each.id) is not None):
+            if all(each.id in below for each in _trainers(tree, family)):
                 return process, _launcher(tree, process, family)
+    return None
+
+
+def parent_rank(tree: ProcessTree, family: Family) -> Process | None:
+    """The trainer that is the parent of all other ranks, as Lightning's rank 0 is."""
+    every = _trainers(tree, family)
+    for one in every:
+        below = {each.id for each in tree.below(one.id.pid)}
+        if len(every) > 1 and all(each.id in below for each in every if each.id != one.id):
+            return one
     return None
 
 

@@ -118,6 +118,36 @@ def test_landing_is_judged_on_the_launcher_and_on_whoever_it_hands_it_to() -> No
     assert fatal.landing == "fatal"
 
 
+def nested(text: str) -> Standing:
+    here = tree(text)
+    job = msgspec.structs.replace(Job(name="train", match=TRAIN), ranks="rank0_saves")
+    (family,) = find(here, TRAIN, job).families
+    return standing(family=family, tree=here)
+
+
+@pytest.mark.parametrize(
+    ("text", "who"),
+    [
+        (
+            "90 accelerate launch --cpu --num_processes 2 --mpirun_hostfile h train.py\n"
+            "  100 mpirun -n 2 python train.py\n",
+            "mpirun 100",
+        ),
+        (
+            "90 python /usr/bin/deepspeed train.py\n"
+            "  100 python -m deepspeed.launcher.launch train.py\n",
+            "deepspeed 100",
+        ),
+    ],
+)
+def test_of_two_launchers_the_nearer_one_is_asked_about(text: str, who: str) -> None:
+    """accelerate above mpirun was sent the INT: it would have died of it, and the ranks gone on."""
+    ranks = "    110 python train.py # gpu=0 rank\n    120 python train.py # gpu=1 rank"
+    found = may("INT/1", nested(text + ranks))
+    assert isinstance(found, Skip)
+    assert f"{who} does not hand INT on" in found.reason
+
+
 def test_kill_is_no_message_and_reaches_the_ranks() -> None:
     found = may("KILL:trainers/1", standing(lossless=False, consent="given"))
     assert pids(found) == [110, 120]
@@ -166,5 +196,25 @@ def test_what_is_not_promised_is_said() -> None:
     unsaid, said = standing(None), standing()
     assert "not promised" in (promise(unsaid.family, unsaid.tree) or "")
     assert "KILLs its ranks 30 s later" in (promise(said.family, said.tree) or "")
+    assert "ranks: rank0_saves" in (promise(unsaid.family, unsaid.tree) or "")
     every = standing("all_save")
     assert promise(every.family, every.tree) is None
+
+
+def test_what_is_not_promised_names_no_way_that_is_none() -> None:
+    """deepspeed and mpirun hand nothing on, so `rank0_saves` would not help."""
+    for launcher in ("python -m deepspeed.launcher.launch train.py", "mpirun -n 2 python train.py"):
+        here = standing(None, launcher)
+        said = promise(here.family, here.tree) or ""
+        assert "not promised" in said
+        assert "rank0_saves" not in said
+
+
+@pytest.mark.parametrize(("said", "told"), [(None, True), ("all_save", False)])
+def test_ranks_below_a_rank_are_not_promised_either(said: str | None, told: bool) -> None:
+    """Lightning's rank 0 KILLs all of them, itself too, when one has left with an error."""
+    text = "110 python train.py # gpu=0\n  120 python train.py # gpu=1 rank"
+    here = tree(text)
+    job = msgspec.structs.replace(Job(name="train", match=TRAIN), ranks=said)
+    (family,) = find(here, TRAIN, job).families
+    assert ("110, the parent of the other ranks" in (promise(family, here) or "")) is told

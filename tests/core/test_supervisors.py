@@ -105,6 +105,18 @@ def test_a_rank_that_is_the_parent_of_the_others() -> None:
         ("accelerate launch --num_processes 1 train.py", 1, None, False, 30.0),
         ("accelerate launch --num_processes 4 train.py", 4, None, True, 30.0),
         ("accelerate launch train.py", 4, None, True, 30.0),
+        ("python /usr/bin/accelerate-launch --multi_gpu train.py", 1, None, True, 30.0),
+        # on the bed: --cpu is one process whatever its number, or mpirun below it
+        ("accelerate launch --cpu --num_processes 4 train.py", 1, None, False, 30.0),
+        (
+            "accelerate launch --cpu --num_processes 4 --mpirun_hostfile h t.py",
+            0,
+            None,
+            False,
+            30.0,
+        ),
+        ("accelerate launch --use_deepspeed --num_machines 2 t.py", 0, None, False, 30.0),
+        ("accelerate launch train.py --multi_gpu", 1, None, False, 30.0),
         ("deepspeed train.py", 4, None, False, 30.0),
         ("python -m deepspeed.launcher.launch train.py", 4, None, False, 30.0),
         ("mpirun -n 4 python train.py", 4, None, False, 30.0),
@@ -115,6 +127,65 @@ def test_who_hands_a_signal_on(
 ) -> None:
     found = launcher_of(line.split(), ranks=ranks, told_s=told_s)
     assert (bool(found.forwards), found.limit_s) == (forwards, limit)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        # a configuration file decided; its agent gives even a single one a rank
+        ("100 accelerate launch train.py\n  110 python train.py # gpu=0 rank", "TERMs the other"),
+        (
+            "100 accelerate launch train.py\n  110 python train.py # gpu=0",
+            "leave the trainer alone",
+        ),
+        # what started accelerate itself gave it that rank
+        (
+            "100 accelerate launch train.py # rank=RANK=3\n"
+            "  110 python train.py # gpu=0 rank=RANK=3",
+            "leave the trainer alone",
+        ),
+        # Lightning in its one process: the other ranks are rank 0's
+        (
+            "100 accelerate launch train.py\n  110 python train.py # gpu=0\n"
+            "    120 python train.py # gpu=1 rank",
+            "leave the trainer alone",
+        ),
+        (
+            "100 accelerate launch --cpu --mpirun_hostfile h train.py\n  105 mpirun -n 2 x\n"
+            "    110 python train.py # gpu=0 rank\n    120 python train.py # gpu=1 rank",
+            "leave the trainer alone",
+        ),
+        # the runner, by each of its names
+        *(
+            (
+                f"100 {runner} train.py\n  105 python -u -m deepspeed.launcher.launch train.py\n"
+                "    110 python train.py # gpu=0 rank\n    120 python train.py # gpu=1 rank",
+                "leave the ranks alone",
+            )
+            for runner in (
+                "python /usr/bin/deepspeed",
+                "python /usr/bin/ds",
+                "python -m deepspeed.launcher.runner",
+            )
+        ),
+    ],
+)
+def test_what_the_farthest_launcher_does_is_seen_in_what_it_started(text: str, told: str) -> None:
+    here = tree(text)
+    first = standing_above(here, family_in(here), Notes())[0]
+    assert (first.pid, first.kind) == (100, "launcher")
+    assert told in first.will
+
+
+def test_the_parent_of_deepspeeds_ranks_is_told_apart_from_its_runner() -> None:
+    here = tree(
+        "100 deepspeed train.py\n  105 python -m deepspeed.launcher.launch train.py\n"
+        "    110 python train.py # gpu=0 rank\n    120 python train.py # gpu=1 rank"
+    )
+    _, parent = standing_above(here, family_in(here), Notes())
+    assert parent.pid == 105
+    assert "one by one within a second" in parent.will
+    assert parent.limit_s is None
 
 
 def test_a_unit_is_told_where_its_main_process_is_a_member() -> None:
