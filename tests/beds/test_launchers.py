@@ -18,8 +18,8 @@ import pytest
 
 from fleetstop.lab.processes import command_line
 
-from .bed import Bed, Ran
-from .test_above import by_name, jobs, root, running, until
+from .bed import Bed, Ran, running, until
+from .test_above import by_name, jobs, root
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build/launchers"
