@@ -199,8 +199,8 @@ class SitePlace:
             second = [self._second] if self._second is not None else []
             self._left += [ProcessId(each.pid, each.start) for each in (self.outside, *second)]
             self._opened, self._second, self._no_way = [], None, None
-            self._files = self._unread()
             self._connection, self.outside = connection, outside
+            self._files = self._unread()
         await self._end_those_left()
         return True
 
