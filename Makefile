@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK_TOOLS := pip==26.3 pip-tools==7.6.2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv packages demo test fast bench lint format lower-bounds lock clean
+.PHONY: help venv packages launchers demo test fast bench lint format lower-bounds lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15
@@ -30,13 +30,17 @@ $(STAMP): pyproject.toml constraints.txt
 packages:
 	@bash .ci/packages beds
 
+# accelerate, deepspeed and Lightning, for the beds of what stands above a trainer.
+launchers: packages $(STAMP)
+	@bash .ci/launchers
+
 demo: packages $(STAMP) ## stop three trainers on a practice fleet made here, then clean up
 	$(BIN)/fleetstop demo
 
 # Whole files go to a worker: a file's bed tests share one practice fleet.
 # Tests mostly wait, beds above all: three workers on two cores. In the order of the directories beds
 # come first; in the order of their number of tests the longest files would be the last.
-test: packages lint ## everything: ruff, mypy, all tests, the beds too
+test: packages launchers lint ## everything: ruff, mypy, all tests, the beds too
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 fast: $(STAMP) ## the tests that need neither root nor sshd nor LXC

@@ -234,7 +234,10 @@ def test_only_rank_0_saves_and_nobody_has_said_so_comes_out_as_it_was_told(box: 
     """Each launcher ends rank 0 in its save of 20 s, as the finding before the signal says."""
     names = ("many", "mpi", "ds", "lit")
     group = Group(box, names, "first", 20)
-    ran, found = group.run("stop", box.name, "--all-jobs", "--graceful")
+    # nobody will write what it would wait for
+    book = box.lab.root / "soon.yaml"
+    book.write_text("extends: graceful\nverify: {checkpoint: new, gpus: released, within: 2s}\n")
+    ran, found = group.run("stop", box.name, "--all-jobs", "-p", str(book))
     for name in names:
         assert any("not promised" in each for each in found[name]["findings"]), ran.people
         assert (found[name]["result"], group.saved(name)) == ("unclean", []), ran.people
