@@ -53,23 +53,35 @@ class _Inside:
 class Steady:
     """A Place that outlives its connection: see ports.Place.
 
-    A few tries within a minute, and none that would begin past `until` by the clock; where it
-    cannot be re-made, ConnectionLost says why, and is raised at once from then on.
+    A few tries within a minute (`within_s`), and none that would begin past `until` by the
+    clock; where it cannot be re-made, ConnectionLost says why, and is raised at once from then on.
     """
 
     def __init__(
-        self, place: Place, host: str, clock: Clock, teller: Teller, until: float | None = None
+        self,
+        place: Place,
+        host: str,
+        clock: Clock,
+        teller: Teller,
+        until: float | None = None,
+        within_s: float = WITHIN_S,
     ) -> None:
         self._place = place
         self._name = host
         self._clock = clock
         self._teller = teller
         self._until = until
+        self._within_s = within_s
         self._one = asyncio.Lock()
         self._made = 0
         self._over: ConnectionLost | None = None
         self.host: Shell = _Outside(self)
         self._within: Shell = _Inside(self)
+
+    @property
+    def remade(self) -> bool:
+        """Whether what was seen was seen over more than one connection."""
+        return self._made > 0
 
     @property
     def hz(self) -> int:
@@ -195,7 +207,8 @@ class Steady:
             pause = min(_LONGEST_PAUSE_S, pause * 2)
 
     def _longest(self, since: float) -> float:
-        return WITHIN_S if self._until is None else min(WITHIN_S, self._until - since)
+        longest = self._within_s
+        return longest if self._until is None else min(longest, self._until - since)
 
     def _given_up(self, lost: CouldNotLook, why: CouldNotLook, spent: float) -> ConnectionLost:
         text = f"{lost.message}; it could not be re-made in {spent:.0f} s: {why.message}"

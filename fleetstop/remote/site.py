@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from pathlib import Path
 
 from fleetstop.core.commands import Command
@@ -16,7 +15,6 @@ from fleetstop.errors import (
     ContainerFrozen,
     CouldNotLook,
     FrameTimedOut,
-    HostUnreachable,
     PrivilegeMissing,
 )
 from fleetstop.ports import Shell
@@ -30,11 +28,11 @@ from fleetstop.remote.container import (
 )
 from fleetstop.remote.dry_run import ASKS, DryShell
 from fleetstop.remote.host import HostShell, open_shell
+from fleetstop.remote.link import Link
 from fleetstop.remote.rootless import Rootless
 from fleetstop.remote.shell import Current, FramedShell
-from fleetstop.remote.ssh import Connection, Tunnels, connect
+from fleetstop.remote.ssh import Connection, Tunnels
 
-FAILED_S = 5.0
 NO_WAY_S = 60.0
 ANSWERS_S = 5.0
 """A connection over which not even a fresh shell answers so soon is taken for stalled."""
@@ -46,68 +44,20 @@ WAITING_AT_ONCE = 4
 """Who waits keeps its two channels for hours and costs nothing: 4 of them are 8 channels."""
 
 
-class Site:
-    """One host: its connection, opened on first use and shared by its targets."""
+class Site(Link):
+    """One host with its turns: its connection is shared by its targets."""
 
     def __init__(self, host: Host, tunnels: Tunnels, ssh_config: Path | None = None) -> None:
-        self.host = host
-        self._tunnels = tunnels
-        self._ssh_config = ssh_config
-        self._connection: Connection | None = None
-        self._before = 0
-        self._connecting = asyncio.Lock()
-        self._failed: HostUnreachable | None = None
-        self._failed_at = 0.0
-        self._now = time.monotonic
+        super().__init__(host, tunnels, ssh_config)
         self.turn = asyncio.Semaphore(AT_ONCE)
         self._waiting = asyncio.Semaphore(WAITING_AT_ONCE)
-        self.pct_calls = 0
 
     def turn_of(self, command: str) -> asyncio.Semaphore:
         return self._waiting if command == "wait" else self.turn
 
-    @property
-    def ssh_connections(self) -> int:
-        return self._before + (self._connection.connections if self._connection else 0)
-
-    async def connection(self) -> Connection:
-        """Made on first use, and anew when it was lost. A host that was down a moment ago is
-        down for its other targets too: they are not made to wait for it one after another."""
-        async with self._connecting:
-            if self._failed is not None and self._now() - self._failed_at < FAILED_S:
-                raise self._failed
-            if self._connection is None or self._connection.lost:
-                self._forget()
-                try:
-                    self._connection = await connect(
-                        self.host, tunnels=self._tunnels, ssh_config=self._ssh_config
-                    )
-                except HostUnreachable as exc:
-                    self._failed, self._failed_at = exc, self._now()
-                    raise
-            return self._connection
-
-    def now(self) -> float:
-        return self._now()
-
-    def _forget(self) -> None:
-        if self._connection is not None:
-            self._before += self._connection.connections
-            self._connection.abort()
-            self._connection = None
-
-    def drop(self, stalled: Connection) -> None:
-        """For all targets of the host: who still uses it is told that it is lost."""
-        if self._connection is stalled:
-            self._forget()
-
     async def place(self, vmid: int | None, *, dry_run: bool) -> SitePlace:
-        connection = await self.connection()
-        return SitePlace(self, connection, await open_shell(connection, self.host), vmid, dry_run)
-
-    async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+        connection, outside = await self.opened()
+        return SitePlace(self, connection, outside, vmid, dry_run)
 
 
 class SitePlace:
