@@ -13,6 +13,7 @@ from typing import TypeVar
 from fleetstop import events
 from fleetstop.actions.telling import Teller
 from fleetstop.core.commands import Answer, Command
+from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
     ConnectionLost,
     CouldNotLook,
@@ -92,8 +93,8 @@ class Steady:
         return self._place.own_pid
 
     @property
-    def inside_pid(self) -> int | None:
-        return self._place.inside_pid
+    def ours_inside(self) -> frozenset[ProcessId]:
+        return self._place.ours_inside
 
     @property
     def pct_calls(self) -> int:

@@ -65,7 +65,8 @@ class Climb:
     ) -> None:
         self._scope = scope
         self._lock = lock
-        self._asking = Asking(desk or Desk(), scope)
+        self.doubts: list[str] = []
+        self._asking = Asking(desk or Desk(), scope, self.doubts)
         self._asks = Asks(scope)
         self._changed = 0
         self._torn = 0
@@ -90,7 +91,6 @@ class Climb:
         self.listing_at_first: Listing | Unseen | None = None
         self.sent: list[SignalRecord] = []
         self.trained_on = False
-        self.doubts: list[str] = []
         self.signalled_at = self.watched_at = scene.at
         # how long ago an earlier signal was sent is as of the ledger's reading, just now
         self._read_at = scope.clock.now()

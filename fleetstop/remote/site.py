@@ -81,6 +81,8 @@ class SitePlace:
         self._entering = asyncio.Lock()
         self._left: list[ProcessId] = []
         self._left_inside: list[ProcessId] = []
+        self._were_inside: list[ProcessId] = []
+        self._replaced_at = float("-inf")
         self.pct_calls = 0
 
     @property
@@ -169,6 +171,7 @@ class SitePlace:
         return True
 
     def _leave(self, *shells: InsideShell) -> None:
+        self._were_inside += [ProcessId(each.pid, each.start) for each in shells if each.pid]
         self._left += [each.attach for each in shells if each.attach.start]
         # without root on the host only its number in the container is known
         unattached = [each for each in shells if each.start and not each.attach.start]
@@ -183,9 +186,10 @@ class SitePlace:
             self._left.remove(last)
 
     @property
-    def inside_pid(self) -> int | None:
-        """Our own shell's PID in the container, so that it is never taken for the job."""
-        return self._opened[0].pid if self._opened else None
+    def ours_inside(self) -> frozenset[ProcessId]:
+        """Also those that were given up or left: they may still be there."""
+        lived = (ProcessId(each.pid, each.start) for each in self._opened if each.pid)
+        return frozenset((*lived, *self._were_inside))
 
     async def is_frozen(self) -> bool:
         if self._vmid is None:
@@ -202,14 +206,42 @@ class SitePlace:
 
     async def _inside(self) -> Shell:
         if self._vmid is None:
-            if self._second is None:
-                self._second = await open_shell(self._connection, self._site.host)
-            return self._only_asks(self._second.shell)
+            return self._only_asks((await self._beside()).shell)
+        if self._opened and self._opened[0].pid and self._is_over(self._opened[0].shell):
+            await self._end_at_once(self._opened.pop(0))
         if not self._opened:
             await self._enter(self._vmid)
         elif self._no_way is not None and not self._opened[0].pid:
             raise self._no_way  # it hung on its way in: there is no shell to be asked
         return self._only_asks(self._opened[0].shell)
+
+    async def _beside(self) -> HostShell:
+        """The second shell of a plain host."""
+        old = self._second
+        if old is not None and self._is_over(old.shell):
+            self._second = None
+            self._left.append(ProcessId(old.pid, old.start))
+            await self._end_those_left()
+        if self._second is None:
+            self._second = await open_shell(self._connection, self._site.host)
+        return self._second
+
+    def _is_over(self, shell: FramedShell) -> bool:
+        """It has ended, or is stuck in somebody's file. The next one may hang in the same file,
+        so that is replaced only once in a while; without root it is what the kill goes through,
+        and `_rights` sees to it."""
+        if shell.ended:
+            return True
+        stuck = shell.given_up and (self.has_root or self._vmid is None)
+        if not stuck or self._site.now() - self._replaced_at < NO_WAY_S:
+            return False
+        self._replaced_at = self._site.now()
+        return True
+
+    async def _end_at_once(self, old: InsideShell) -> None:
+        """A shell that hangs keeps a channel of sshd until it is ended."""
+        self._leave(old)
+        await self._end_those_left()
 
     def _only_asks(self, shell: Shell) -> Shell:
         """What belongs to the container is only ever read by a stop, its asks aside."""
