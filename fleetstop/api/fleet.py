@@ -137,7 +137,7 @@ class Fleet(Runs):
                 words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
             )
         except Refused as exc:
-            return self._refused(words, exc)
+            return await self._refused(words, exc)
         named = _stop_signal(signal)
         wishes = {
             each.name: Wish(
@@ -198,7 +198,7 @@ class Fleet(Runs):
                 words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
             )
         except Refused as exc:
-            return self._refused(words, exc, "wait")
+            return await self._refused(words, exc, "wait")
         last = None if timeout_s is None else self._clock.now() + timeout_s
         aim = Aim(what=until, until=last, limit_s=timeout_s)
         return await self._run("wait", words, targets, lambda s: wait(s, aim), True)
