@@ -137,7 +137,9 @@ async def _newest_whole(
 async def gpu_free(vigil: Vigil, scene: Scene) -> Outcome:
     """Nobody of this place is listed on the declared GPUs, nor on those the job held at the
     start, and no member has a device open. Unknown is not free."""
-    view = scene.gpus if isinstance(scene.gpus, GpuView) else await looks.gpus(vigil.scope.place)
+    place, clock = vigil.scope.place, vigil.scope.clock
+    seen = isinstance(scene.gpus, GpuView)
+    view = scene.gpus if seen else await looks.first_gpus(place, clock)
     if isinstance(view, Unseen):
         raise RemoteFailed(f"the GPUs cannot be seen: {view.reason}")
     wanted = _wanted(vigil, view)

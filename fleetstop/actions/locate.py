@@ -76,7 +76,7 @@ async def locate(scope: Scope, *, gpus: bool = True) -> Scene:
         return Scene(running=True, tree=tree, found=found, gpus=NOT_ASKED, at=at)
     # nvidia-smi and pct both take their time, on different shells
     view, files = await looks.together(
-        looks.gpus(place) if gpus else _not_asked(), _files(scope, tree)
+        looks.first_gpus(place, scope.clock) if gpus else _not_asked(), _files(scope, tree)
     )
     found = find(tree, target.job.match, target.job, listed=named, gpu_pids=_pids(view))
     notes = await overhead.notes(scope, tree, found.families)

@@ -36,9 +36,11 @@ class Writer:
         return True
 
     def do(self, work: Work, patience_s: float) -> bool:
-        """Hands it over; False where that cannot be, or too much is kept back already. It is waited for, so that it
-        is done before what follows it, but never longer than `patience_s`, and not at all
-        behind one that hangs. `work` raises nothing."""
+        """Hands it over; False where that cannot be, or too much is kept back already.
+
+        It is waited for, so that it is done before what follows it, but never longer than
+        `patience_s`, and not at all behind one that hangs. `work` raises nothing.
+        """
         with self._changed:
             behind = bool(self._left)
             if len(self._left) >= MOST:
