@@ -79,6 +79,12 @@ class Lock:
             raise self._no_lock("read", answer.status)
         return found
 
+    async def claimable(self) -> None:
+        """Raises what `claim` would, as far as looking tells, for who only plans."""
+        answer = await self._shell.run(Command("claimable", (self._where, self._run.id)))
+        if answer.status != 0:
+            raise self._no_lock("written", answer.status)
+
     def _no_lock(self, what: str, status: int) -> RemoteFailed:
         place = f"/run/lock/fleetstop.{self._where}"
         if status == 23:

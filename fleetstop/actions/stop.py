@@ -206,6 +206,7 @@ class _Attempt:
         """Takes the lock and reads what the trainers have heard; a dry run only reads."""
         if self._wish.dry_run:
             ledger = await self._lock.read()
+            await self._lock.claimable()
             other = holder(ledger)
             if other is not None and not self._wish.break_lock:
                 raise self._lock.locked(other, ledger)

@@ -448,3 +448,18 @@ def test_a_lock_that_is_lost_after_the_signal_is_told_with_the_signal() -> None:
     assert (outcome.result, [each.signal for each in outcome.signals]) == ("unreachable", ["INT"])
     assert outcome.reason == "the lock could not be renewed; nothing more is sent"
     assert trainer.heard == ["INT"]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("status", [20, 21, 23])
+def test_a_lock_that_could_not_be_had_is_no_plan(status: int, dry_run: bool) -> None:
+    """What the real run refuses the dry one must not promise."""
+    host = FakeHost()
+    trainer = a_job(host)
+    host.lock_status = status
+    stage = Stage(host)
+    outcome = asyncio.run(stage.stop(dry_run=dry_run))
+    assert (outcome.result, exit_code_of(outcome)) == ("unreachable", 4)
+    assert "the lock directory /run/lock/fleetstop.200" in (outcome.reason or "")
+    assert trainer.heard == []
+    assert not dry_run or stage.world.host.changes() == []
