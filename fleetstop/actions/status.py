@@ -6,12 +6,11 @@ import msgspec
 
 from fleetstop import events
 from fleetstop.actions import looks
-from fleetstop.actions.again import Steady
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
     above,
-    blind,
+    failed,
     gaps,
     gpu_records,
     gpu_strangers,
@@ -21,6 +20,7 @@ from fleetstop.actions.present import (
     newest_record,
     outcome_of,
 )
+from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.stacks import NOWHERE, stacks
 from fleetstop.actions.telling import Scope
@@ -44,22 +44,15 @@ TWO_CONNECTIONS = "the connection was lost during the look, which went on over a
 async def status(scope: Scope, *, with_stacks: bool = False) -> Outcome:
     """Result `running`, `not_running`, `unclean` (between two lives) or `unreachable`."""
     started = scope.clock.now()
-    steady = Steady(
+    place = ReconnectingPlace(
         scope.place, scope.target.host.name, scope.clock, scope.teller, within_s=WAY_BACK_S
     )
-    scope = msgspec.structs.replace(scope, place=steady)
+    scope = msgspec.structs.replace(scope, place=place)
     try:
         outcome = await _status(scope, with_stacks)
     except CouldNotLook as exc:
-        outcome = outcome_of(
-            scope.target,
-            "unreachable",
-            verdict=blind(exc),
-            evidence=(exc.message,),
-            reason=exc.message,
-            hint=exc.hint or None,
-        )
-    if steady.remade:
+        outcome = outcome_of(scope.target, **failed(exc))
+    if place.remade:
         findings = (*outcome.findings, scope.teller.finding(TWO_CONNECTIONS))
         outcome = msgspec.structs.replace(outcome, findings=findings)
     seconds = round(scope.clock.now() - started, 3)

@@ -27,6 +27,7 @@ from fleetstop.api.runs import Runs, nobody
 from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
+from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.selection import select
 from fleetstop.errors import BadUsage, Refused
@@ -88,15 +89,22 @@ class Fleet(Runs):
         all_jobs: bool = False,
     ) -> tuple[Target, ...]:
         """Names, globs, groups and addresses into targets; raises BadUsage, never means all."""
-        return select(
-            self.inventory,
-            words,
-            limit=limit,
-            exclude=exclude,
-            all_jobs=all_jobs,
-            adhoc_match=match,
-            purpose=purpose,  # type: ignore[arg-type]
-        )
+        try:
+            return select(
+                self.inventory,
+                words,
+                limit=limit,
+                exclude=exclude,
+                all_jobs=all_jobs,
+                adhoc_match=match,
+                purpose=purpose,  # type: ignore[arg-type]
+            )
+        except BadUsage as exc:
+            if self._named is None:
+                raise
+            # a command that is pasted must find the same names
+            named = f"`{command(('fleetstop', 'ls', '-i', self._named))}`"
+            raise BadUsage(exc.message, hint=exc.hint.replace("`fleetstop ls`", named)) from exc
 
     async def stop(
         self,

@@ -123,7 +123,7 @@ class Runs:
         allowed: Allowed = anything,
         limit_s: float | None = None,
     ) -> Report:
-        run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
+        run = Run(secrets.token_hex(4), operator(), socket.gethostname(), self._named)
         tell = self._records.telling(run.id, self._tell)
         tell(
             events.Started(

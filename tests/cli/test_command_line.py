@@ -357,6 +357,15 @@ def test_a_full_stderr_changes_no_code_either(home: Path, words: list[str]) -> N
     assert done.returncode == (2 if words == ["bogus"] else 3)
 
 
+def test_a_hint_about_names_names_the_inventory_that_was_named(home: Path) -> None:
+    (home / "my fleet.yaml").write_text("hosts: {pve1: {ssh: root@10.1.2.6}}\n")
+    for words in (["stop", "nobody"], ["status", "nobody"], ["wait", "nobody"]):
+        done = fleetstop(home, *words, "-i", "my fleet.yaml")
+        assert done.returncode == 2
+        assert "`fleetstop ls -i 'my fleet.yaml'`" in done.stderr
+        assert "`fleetstop ls` lists" in fleetstop(home, *words).stderr
+
+
 def test_ls_lists_the_inventory(home: Path) -> None:
     done = fleetstop(home, "ls")
     assert done.returncode == 0

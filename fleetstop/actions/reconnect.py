@@ -34,24 +34,24 @@ T = TypeVar("T")
 class _Outside:
     """The host's shell, whichever it is at the moment."""
 
-    def __init__(self, steady: Steady) -> None:
-        self._steady = steady
+    def __init__(self, place: ReconnectingPlace) -> None:
+        self._place = place
 
     async def run(self, command: Command) -> Answer:
-        return await self._steady.outside(command)
+        return await self._place.outside(command)
 
 
 class _Inside:
     """The container's shell, whichever it is at the moment."""
 
-    def __init__(self, steady: Steady) -> None:
-        self._steady = steady
+    def __init__(self, place: ReconnectingPlace) -> None:
+        self._place = place
 
     async def run(self, command: Command) -> Answer:
-        return await self._steady.within(command)
+        return await self._place.within(command)
 
 
-class Steady:
+class ReconnectingPlace:
     """A Place that outlives its connection: see ports.Place.
 
     A few tries within a minute (`within_s`), and none that would begin past `until` by the
