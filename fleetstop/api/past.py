@@ -52,6 +52,7 @@ class Records:
         self._directory = directory
         self._open: list[Recorder] = []
         self._writer = Writer()
+        self._given_up = False
 
     @property
     def problem(self) -> str | None:
@@ -91,11 +92,12 @@ class Records:
         return f"{self._directory} does not answer"
 
     async def settle(self) -> None:
-        """Until all that was told is on the disk, or the disk has been waited for long enough."""
-        over = time.monotonic() + ENDS_S
+        """Until all that was told is on the disk, or the disk has been waited for long enough: that
+        is once, whoever asks."""
+        over = time.monotonic() + (0.0 if self._given_up else ENDS_S)
         while not self._writer.idle:
             if time.monotonic() > over:
-                self._problem = self.problem or self._hangs()
+                self._problem, self._given_up = self.problem or self._hangs(), True
                 return
             await asyncio.sleep(0.01)
 
