@@ -234,10 +234,6 @@ class ProcessTree(Struct, frozen=True):
         kept = {pid: each for pid, each in self.processes.items() if pid not in gone}
         return ProcessTree(processes=kept, uptime=self.uptime, hz=self.hz)
 
-    def by_inner(self, pid: int) -> Process | None:
-        """The process that people in the container call `pid`."""
-        return next((each for each in self.processes.values() if each.pid == pid), None)
-
     def called(self, pid: int) -> str:
         """The process with this host PID as people know it: its number and its command."""
         found = self.processes.get(pid)
