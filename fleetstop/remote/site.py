@@ -207,7 +207,7 @@ class SitePlace:
     async def _inside(self) -> Shell:
         if self._vmid is None:
             return self._only_asks((await self._beside()).shell)
-        if self._opened and self._opened[0].pid and self._is_over(self._opened[0].shell):
+        if self._opened and self._is_over(self._opened[0].shell, lived=bool(self._opened[0].pid)):
             await self._end_at_once(self._opened.pop(0))
         if not self._opened:
             await self._enter(self._vmid)
@@ -226,10 +226,12 @@ class SitePlace:
             self._second = await open_shell(self._connection, self._site.host)
         return self._second
 
-    def _is_over(self, shell: FramedShell) -> bool:
-        """It has ended, or is stuck in somebody's file. The next one may hang in the same file,
-        so that is replaced only once in a while; without root it is what the kill goes through,
-        and `_rights` sees to it."""
+    def _is_over(self, shell: FramedShell, *, lived: bool = True) -> bool:
+        """It has ended, or is stuck: in somebody's file, or on its way in. The next one may hang in
+        the same place, so that is replaced only once in a while; without root it is what the kill
+        goes through, and `_rights` sees to it."""
+        if not lived and self._site.now() - self._no_way_at < NO_WAY_S:
+            return False
         if shell.ended:
             return True
         stuck = shell.given_up and (self.has_root or self._vmid is None)

@@ -402,6 +402,32 @@ def test_a_shell_that_was_given_up_in_a_file_is_replaced_by_root_but_not_at_ever
         fifo.unlink()
 
 
+def test_one_that_hung_on_its_way_in_is_tried_again_after_a_while(
+    lab: Lab, vmid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that could not be entered for a minute is not lost for the whole run."""
+    monkeypatch.setattr(container_module, "ENTER_S", 1.0)
+    hurdle = tmp_path / "hurdle"
+    hurdle.touch()
+    hanging = script(tmp_path, f'[ -e "{hurdle}" ] && sleep 60', lab)
+
+    async def story(place: SitePlace) -> None:
+        now = time.monotonic()
+        place._site._now = lambda: now
+        with pytest.raises(FrameTimedOut):
+            await place.inside()
+        hurdle.unlink()
+        monkeypatch.setattr(container_module, "ENTER_S", 20.0)
+        with pytest.raises(FrameTimedOut):
+            await place.inside()
+        assert place.pct_calls == 1
+        now += 61
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+        assert place.pct_calls == 2
+
+    play(lab, vmid, story, pct=str(hanging))
+
+
 def test_the_second_shell_of_a_plain_host_is_replaced_too(lab: Lab, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
