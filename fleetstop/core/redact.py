@@ -20,8 +20,12 @@ _WORD = (
 )
 _TAIL = r"[\w.\-]{0,40}"
 _BLANK = r"(?:\s|\\[tnr])"
-# A shell word or a quoted text; the parts cannot overlap, so nothing is tried twice.
-_VALUE = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\[^tnr]|[^\s"'\\]|\\(?=[tnr]|\Z))+"""
+# A shell word or a quoted text; the parts cannot overlap, so nothing is tried twice. What is masked
+# already ends where the mask does: the quote behind it closes the argument, and opens no text.
+_VALUE = (
+    r"""(?:\*\*\*(?=[\s"']|\Z)"""
+    r"""|(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\[^tnr]|[^\s"'\\]|\\(?=[tnr]|\Z))+)"""
+)
 
 _I = re.IGNORECASE
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (

@@ -159,6 +159,11 @@ def test_what_is_no_secret_stays_in_a_command() -> None:
     assert redact.command(["env", "A_TOKEN=x", "y"]) == "env A_TOKEN=*** y"
     assert redact.command(["bash", "-c", "A_TOKEN=x y"]) == "bash -c 'A_TOKEN=*** y'"
     assert redact.command([]) == ""
+    # nor is what stands behind a masked argument hidden with it
+    header = f"Authorization: Bearer {KEY}"
+    shown = "curl -H 'Authorization: ***' https://host/x --lr 3"
+    assert redact.command(["curl", "-H", header, "https://host/x", "--lr", "3"]) == shown
+    assert redact.text(shown) == shown
 
 
 @pytest.mark.parametrize(
