@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.consent import Choice, Question
+from fleetstop.core.process import ProcessId
 from fleetstop.errors import FleetstopError
 
 Confirm: TypeAlias = Callable[[Question], Awaitable[bool]]
@@ -58,7 +59,10 @@ class Place(Protocol):
         ...
 
     @property
-    def inside_pid(self) -> int | None: ...
+    def ours_inside(self) -> frozenset[ProcessId]:
+        """Our own shells in the container, as it counts, so that none is taken for the job: by
+        identity, since a container that was started anew gives the same numbers to others."""
+        ...
 
     @property
     def pct_calls(self) -> int: ...

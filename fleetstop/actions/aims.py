@@ -137,7 +137,9 @@ async def _newest_whole(
 async def gpu_free(vigil: Vigil, scene: Scene) -> Outcome:
     """Nobody of this place is listed on the declared GPUs, nor on those the job held at the
     start, and no member has a device open. Unknown is not free."""
-    view = scene.gpus if isinstance(scene.gpus, GpuView) else await looks.gpus(vigil.scope.place)
+    place, clock = vigil.scope.place, vigil.scope.clock
+    seen = isinstance(scene.gpus, GpuView)
+    view = scene.gpus if seen else await looks.first_gpus(place, clock)
     if isinstance(view, Unseen):
         raise RemoteFailed(f"the GPUs cannot be seen: {view.reason}")
     wanted = _wanted(vigil, view)
@@ -206,6 +208,7 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
     pattern = _pattern(check, job.log)
     end = scene.log.size if scene.log is not None else 0
     since, who = vigil.scope.clock.now(), _ids(vigil.trainers)
+    shut: str | None = None
     while True:
         now = vigil.scope.clock.now()
         if _ids(vigil.trainers) != who:
@@ -213,17 +216,30 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
         if who and pattern is None and now - since >= check.within_s:
             return vigil.reached(f"the same trainers live for {check.within_s:g} s")
         if pattern is not None and job.log is not None:
-            tail = await looks.log(await vigil.scope.place.files(), job.log)
+            tail, shut = await _log(vigil, job.log)
             line = _matching(pattern, tail, end)
             if who and line is not None:
                 return vigil.reached(f"the log says: {line.strip()}")
             # shorter than before: it was begun anew, and all of it is new
             end = end if tail is None or tail.size >= end else 0
         if vigil.late:
+            if who and shut is not None:
+                raise RemoteFailed(f"what the log says cannot be seen: {shut}")
             lacks = "no trainer runs" if not who else _lacks(check)
             return vigil.not_reached(f"not healthy: {lacks}")
         await vigil.pause(_EVERY_S if pattern is not None else min(2.0, check.within_s))
         await vigil.look()
+
+
+async def _log(vigil: Vigil, path: str) -> tuple[LogTail | None, str | None]:
+    """Its end, or why the container could not be entered: it may be stopped, or still booting,
+    and what is waited for comes in its new life."""
+    if _place_stopped(vigil):
+        return None, None
+    try:
+        return await looks.log(await vigil.scope.place.files(), path), None
+    except looks.NOT_ENTERED as exc:
+        return None, str(exc)
 
 
 def _lacks(check: Healthcheck) -> str:

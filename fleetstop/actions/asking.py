@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +20,12 @@ from fleetstop.core.requests import choose_stop_signal
 from fleetstop.ports import Choose, Confirm
 
 _BOTH = ("INT", "TERM")
+LET_GO_S = 1.0
+NOT_LET_GO = (
+    "a question was withdrawn, but whoever was asked does not let go of it; nobody else is asked "
+    "while it is open"
+)
+T = TypeVar("T")
 
 
 class Desk:
@@ -28,15 +35,46 @@ class Desk:
         self.confirm = confirm
         self.choose = choose
         self.turn = asyncio.Lock()
+        self._kept: asyncio.Future[Any] | None = None
+
+    @property
+    def kept(self) -> bool:
+        """A question stays open although it was withdrawn: a second one beside it would not be
+        answered for itself."""
+        return self._kept is not None and not self._kept.done()
+
+    async def answer(self, asked: Awaitable[T], not_let_go: Callable[[str], object]) -> T:
+        """What they say. Somebody's code may swallow its cancellation: the job is watched on, and
+        the way out of a stop is not theirs to bar. What it answers later is nobody's answer."""
+        work = asyncio.ensure_future(asked)
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            work.cancel()
+            work.add_done_callback(_unheard)
+            await asyncio.wait([work], timeout=LET_GO_S)
+            if not work.done():
+                self._kept = work
+                not_let_go(NOT_LET_GO)
+            raise
+        return work.result()
+
+
+def _unheard(work: asyncio.Future[Any]) -> None:
+    """So that asyncio does not complain that nobody wanted to know."""
+    if not work.cancelled():
+        work.exception()
 
 
 class Asking:
     """The question of one climb. Whoever climbs goes on looking, and withdraws it when it has
     no object any more."""
 
-    def __init__(self, desk: Desk, scope: Scope) -> None:
+    def __init__(self, desk: Desk, scope: Scope, doubts: list[str]) -> None:
+        """`doubts`: where what is odd about the asking goes for the outcome."""
         self._desk = desk
         self._scope = scope
+        self._doubts = doubts
         self._question: Question | None = None
         self._task: asyncio.Task[bool] | None = None
         self._told: Question | None = None
@@ -50,7 +88,7 @@ class Asking:
     async def _asked(self) -> bool:
         async with self._desk.turn:
             question, confirm = self._question, self._desk.confirm
-            if question is None or confirm is None:
+            if question is None or confirm is None or self._desk.kept:
                 return False
             self._told = question
             self._scope.teller.tell(
@@ -65,7 +103,10 @@ class Asking:
                 saves=question.saves,
                 risk=question.risk,
             )
-            return await confirm(question) is True
+            return await self._desk.answer(confirm(question), self._doubt) is True
+
+    def _doubt(self, text: str) -> None:
+        self._doubts.append(self._scope.teller.finding(text))
 
     def answer(self) -> bool | None:
         """The answer, once; None while nobody has given it. What the asking raised is raised."""
@@ -88,8 +129,7 @@ class Asking:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
+            await asyncio.wait([task])  # bounded, see Desk.answer
 
     def _tell(self, answer: str, reason: str | None) -> None:
         told, self._told = self._told, None
@@ -132,8 +172,7 @@ async def signal_said(desk: Desk, scope: Scope, family: Family, dry_run: bool) -
         said = task.result()
     finally:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
+        await asyncio.wait([task])
     if said is None:
         raise refusals.both_heard(family)
     return said
@@ -142,6 +181,8 @@ async def signal_said(desk: Desk, scope: Scope, family: Family, dry_run: bool) -
 async def _chosen(choose: Choose, desk: Desk, scope: Scope, family: Family) -> str | None:
     pids = tuple(kin.pid for kin in family.trainers)
     async with desk.turn:
+        if desk.kept:
+            return None
         scope.teller.tell(
             events.Asked,
             about="stop_signal",
@@ -155,7 +196,8 @@ async def _chosen(choose: Choose, desk: Desk, scope: Scope, family: Family) -> s
             risk=None,
             choices=_BOTH,
         )
-        answer = await choose(Choice(pids=pids, signals=_BOTH, target=scope.target.name))
+        choice = Choice(pids=pids, signals=_BOTH, target=scope.target.name)
+        answer = await desk.answer(choose(choice), scope.teller.finding)
     said = answer if answer in _BOTH else None
     scope.teller.tell(events.Answered, answer=said or "no", signal=said or "")
     return said

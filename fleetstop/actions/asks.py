@@ -38,12 +38,13 @@ def first_word(text: str) -> str | None:
 
 
 class Asks:
-    """Of one climb. A command runs beside the looks, which `poll` it."""
+    """Of one climb. A command runs beside the looks, which `poll` it. What failed of it goes to
+    the climb's `doubts`."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, doubts: list[str]) -> None:
         self._scope = scope
         self._running: tuple[str, Send] | None = None
-        self.doubts: list[str] = []
+        self._doubts = doubts
         self._panes: tuple[str, ...] = ()
         self._latest = 0
 
@@ -155,5 +156,5 @@ class Asks:
         if how.isdigit():
             said = f": {line}" if line else ""
             text = f"`{harmless(send.argument, 80)}` failed with status {how}{said}"
-            self.doubts.append(self._scope.teller.finding(text))
+            self._doubts.append(self._scope.teller.finding(text))
         return msgspec.structs.replace(ladder, vain=ladder.vain | {send.rung})

@@ -65,8 +65,9 @@ class Climb:
     ) -> None:
         self._scope = scope
         self._lock = lock
-        self._asking = Asking(desk or Desk(), scope)
-        self._asks = Asks(scope)
+        self.doubts: list[str] = []
+        self._asking = Asking(desk or Desk(), scope, self.doubts)
+        self._asks = Asks(scope, self.doubts)
         self._changed = 0
         self._torn = 0
         self._exits = Exits(scope.teller)
@@ -83,7 +84,6 @@ class Climb:
         self.listing_at_first: Listing | Unseen | None = None
         self.sent: list[SignalRecord] = []
         self.trained_on = False
-        self.doubts = self._asks.doubts
         self.signalled_at = self.watched_at = scene.at
         # how long ago an earlier signal was sent is as of the ledger's reading, just now
         self._read_at = scope.clock.now()

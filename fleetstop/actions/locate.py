@@ -17,7 +17,7 @@ from fleetstop.core.inventory import Job, Match
 from fleetstop.core.joblog import LogTail
 from fleetstop.core.lineage import through_panes
 from fleetstop.core.matching import matches, needs_detail
-from fleetstop.core.process import ProcessTree
+from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.risk import AtRisk
 from fleetstop.core.supervisors import Notes
 from fleetstop.core.verdict import Look
@@ -67,6 +67,7 @@ class Scene(Struct, frozen=True):
 
 
 NOT_ASKED = Unseen("nvidia-smi was not asked")
+_BOOTS_S = 1.0
 _EMPTY = ProcessTree(processes={}, uptime=0.0)
 
 
@@ -74,9 +75,9 @@ async def locate(scope: Scope, *, gpus: bool = True) -> Scene:
     """Raises CouldNotLook where the truth cannot be seen (missing or frozen container)."""
     target, place = scope.target, scope.place
     assert target.job is not None
-    tree = await looks.look(place, target.vmid)
+    tree = await all_of_it(scope)
     if target.vmid is not None and not tree.processes:
-        return await _no_processes(scope)
+        return _stopped(scope)
     if await place.is_frozen():
         raise place.frozen_error()
     tree, named = await _closer(scope, tree, target.job.match)
@@ -89,7 +90,7 @@ async def locate(scope: Scope, *, gpus: bool = True) -> Scene:
         return Scene(running=True, tree=tree, found=found, gpus=NOT_ASKED, at=at)
     # nvidia-smi and pct both take their time, on different shells
     view, files = await looks.together(
-        looks.gpus(place) if gpus else _not_asked(), _files(scope, tree)
+        looks.first_gpus(place, scope.clock) if gpus else _not_asked(), _files(scope, tree)
     )
     found = find(tree, target.job.match, target.job, listed=named, gpu_pids=_pids(view))
     notes = await overhead.notes(scope, tree, found.families)
@@ -100,13 +101,24 @@ async def _not_asked() -> Unseen:
     return NOT_ASKED
 
 
-async def _no_processes(scope: Scope) -> Scene:
-    status = await scope.place.pct_status()
-    if status != "stopped":
-        raise RemoteFailed(
-            f"container {scope.target.vmid} on {scope.target.host.name} is {status}, "
-            "but none of its processes can be seen"
-        )
+async def all_of_it(scope: Scope) -> ProcessTree:
+    """All processes of the place; none only where the container is stopped. One that was started
+    between the look and the question is looked at again."""
+    place, vmid = scope.place, scope.target.vmid
+    tree = await looks.look(place, vmid)
+    if vmid is None or tree.processes or await place.pct_status() == "stopped":
+        return tree
+    await scope.clock.sleep(_BOOTS_S)
+    tree = await looks.look(place, vmid)
+    if tree.processes or (status := await place.pct_status()) == "stopped":
+        return tree
+    raise RemoteFailed(
+        f"container {vmid} on {scope.target.host.name} is {status}, "
+        "but none of its processes can be seen"
+    )
+
+
+def _stopped(scope: Scope) -> Scene:
     return Scene(
         running=False,
         tree=_EMPTY,
@@ -139,9 +151,14 @@ async def _closer(
 def _without_us(scope: Scope, tree: ProcessTree) -> ProcessTree:
     """Takes our own shells and what carries them out of the look."""
     ours = {scope.place.own_pid} | {p.id.pid for p in tree.above(scope.place.own_pid)}
-    if scope.target.vmid is not None and scope.place.inside_pid is not None:
-        shell = tree.by_inner(scope.place.inside_pid)
-        ours |= {shell.id.pid} if shell is not None else set()
+    if scope.target.vmid is not None:
+        # the start is the same number in the container and on the host (proc(5), no time namespace)
+        inside = scope.place.ours_inside
+        ours |= {
+            each.id.pid
+            for each in tree.processes.values()
+            if ProcessId(each.pid, each.id.start) in inside
+        }
     return tree.without(ours)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from fleetstop.actions.refusals import no_lock
 from fleetstop.actions.telling import Run
 from fleetstop.core.commands import Command
 from fleetstop.core.family import Kin
@@ -76,28 +77,14 @@ class Lock:
         answer = await self._shell.run(Command("ledger", (self._where,)))
         found = parse_ledger(answer.data) if answer.status == 0 else None
         if found is None:
-            raise self._no_lock("read", answer.status)
+            raise no_lock(self._where, "read", answer.status)
         return found
 
-    def _no_lock(self, what: str, status: int) -> RemoteFailed:
-        place = f"/run/lock/fleetstop.{self._where}"
-        if status == 23:
-            return RemoteFailed(
-                f"the lock directory {place} is somebody else's and not sticky: anybody could "
-                "remove what stands there; nothing is sent without it",
-                hint=f"as root on the host: chmod 1777 {place}",
-            )
-        if status == 24 and what == "read":
-            return RemoteFailed(
-                f"a file of another user in {place} cannot be read: it may hold the lock, or say "
-                "that a signal was sent; nothing is sent without it",
-                hint=f"look at it on the host: ls -la {place}",
-            )
-        return RemoteFailed(
-            f"the lock directory {place} could not be {what} (status {status}); "
-            "nothing is sent without it",
-            hint="it must be a plain directory, not a link; is the disk full?",
-        )
+    async def claimable(self) -> None:
+        """Raises what `claim` would, as far as looking tells, for who only plans."""
+        answer = await self._shell.run(Command("claimable", (self._where, self._run.id)))
+        if answer.status != 0:
+            raise no_lock(self._where, "written", answer.status)
 
     async def claim(self, broken: RunFile | None = None) -> Ledger:
         """Takes the lock or raises Refused; nobody is ever waited for longer than 2 s. `broken`:
@@ -109,7 +96,7 @@ class Lock:
         answer = await self._shell.run(Command("claim", tuple(words), changes=True))
         if answer.status != 0:
             self.claimed = False
-            raise self._no_lock("written", answer.status)
+            raise no_lock(self._where, "written", answer.status)
         self._stamped = self._clock.now()
         ledger = await self.read()
         for _ in range(_TRIES):

@@ -24,13 +24,15 @@ from fleetstop.core.procfs import (
     with_detail,
 )
 from fleetstop.errors import CouldNotLook, FrameTimedOut, PrivilegeMissing, RemoteFailed
-from fleetstop.ports import Place, Shell
+from fleetstop.ports import Clock, Place, Shell
 
 NOT_ENTERED = (RemoteFailed, FrameTimedOut, PrivilegeMissing)
 """How `inside()` fails where a container runs and cannot be entered. It may be unable to fork, or
 out of memory: its processes are seen and signalled from the host all the same."""
 NO_SUCH = 40
 """Status of `list`, `log`, `pidfile` for a path that is not there."""
+
+_TORN_TRIES, _TORN_S = 2, 0.3
 
 
 async def together(*work: Awaitable[Any]) -> list[Any]:
@@ -141,6 +143,17 @@ async def gpus(place: Place) -> GpuView | Unseen:
         return Unseen(f"nvidia-smi could not be asked (status {answer.status})")
     table, _, apps = answer.data.partition(b"\n\0")
     return view(parse_gpus(*_block(table)), parse_apps(*_block(apps)))
+
+
+async def first_gpus(place: Place, clock: Clock) -> GpuView | Unseen:
+    """The look that later ones are compared with. One that does not fit together would make every
+    later one look like memory that nobody gives back: it is asked again, and then kept."""
+    for _ in range(_TORN_TRIES):
+        found = await gpus(place)
+        if isinstance(found, Unseen) or found.fits:
+            return found
+        await clock.sleep(_TORN_S)
+    return await gpus(place)
 
 
 def _block(data: bytes) -> tuple[bytes, int]:

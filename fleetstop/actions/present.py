@@ -23,8 +23,21 @@ from fleetstop.core.rungs import requests
 from fleetstop.core.signals import Landing, worst
 from fleetstop.core.supervisors import standing_above
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
-from fleetstop.errors import ContainerFrozen, CouldNotLook
+from fleetstop.errors import ContainerFrozen, CouldNotLook, LockTaken, Refused
 from fleetstop.events import CheckpointSeen, LogSeen
+
+
+def failed(exc: CouldNotLook | Refused) -> dict[str, Any]:
+    """An expected failure as the facts of an outcome, `result` among them."""
+    facts: dict[str, Any] = {"reason": exc.message, "hint": exc.hint or None}
+    match exc:
+        case LockTaken():
+            return facts | {"result": "still_running"}
+        case Refused():
+            return facts | {"result": "refused", "evidence": exc.evidence}
+        case _:
+            blinded = {"verdict": blind(exc), "evidence": (exc.message,)}
+            return facts | {"result": "unreachable"} | blinded
 
 
 def blind(exc: CouldNotLook) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleetstop.actions.telling import Run
 from fleetstop.core.family import Family, Found
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.listing import PlainFile
@@ -19,17 +20,17 @@ def protected(target: Target) -> None:
         )
 
 
-def ambiguous(target: Target, found: Found, families: tuple[Family, ...]) -> None:
+def ambiguous(run: Run, target: Target, found: Found, families: tuple[Family, ...]) -> None:
     """Several unrelated trees, or one in which it cannot be told who trains."""
     if found.unclear is not None:
         hint = "say which in the inventory: trainers: leaves (or: all)" if families else ""
         raise Refused(found.unclear, hint=hint)
     if len(families) > 1:
+        one = run.typed("stop", target.name, "--pid", str(families[0].trainers[0].pid))
         raise Refused(
             f"{len(families)} unrelated trees match",
             evidence=tuple(describe(each) for each in families),
-            hint=f"name one: fleetstop stop {target.name} --pid {families[0].trainers[0].pid}; "
-            "or set `all: true` in its match",
+            hint=f"name one: {one}; or set `all: true` in its match",
         )
 
 
@@ -84,4 +85,26 @@ def both_heard(family: Family) -> Refused:
     return Refused(
         f"{names} hears both INT and TERM, and nobody has said which one saves",
         hint="say it: `stop_signal: INT` in the inventory, or --signal INT, or --ladder 'INT/3m'",
+    )
+
+
+def no_lock(where: str, what: str, status: int) -> RemoteFailed:
+    """The lock directory of a container, or of the host, that cannot be used as it is."""
+    place = f"/run/lock/fleetstop.{where}"
+    if status == 23:
+        return RemoteFailed(
+            f"the lock directory {place} is somebody else's and not sticky: anybody could "
+            "remove what stands there; nothing is sent without it",
+            hint=f"as root on the host: chmod 1777 {place}",
+        )
+    if status == 24 and what == "read":
+        return RemoteFailed(
+            f"a file of another user in {place} cannot be read: it may hold the lock, or say "
+            "that a signal was sent; nothing is sent without it",
+            hint=f"look at it on the host: ls -la {place}",
+        )
+    return RemoteFailed(
+        f"the lock directory {place} could not be {what} (status {status}); "
+        "nothing is sent without it",
+        hint="it must be a plain directory, not a link; is the disk full?",
     )

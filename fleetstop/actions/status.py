@@ -10,7 +10,7 @@ from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
     above,
-    blind,
+    failed,
     gaps,
     gpu_records,
     gpu_strangers,
@@ -21,6 +21,7 @@ from fleetstop.actions.present import (
     orphaned,
     outcome_of,
 )
+from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.stacks import NOWHERE, stacks
 from fleetstop.actions.telling import Scope
@@ -36,22 +37,25 @@ from fleetstop.errors import CouldNotLook
 
 BETWEEN_S = 0.25
 LONGER_S = 0.8
+# somebody waits for the table, and a cron job for its end: no minute is spent on the way back
+WAY_BACK_S = 10.0
+TWO_CONNECTIONS = "the connection was lost during the look, which went on over a new one"
 
 
 async def status(scope: Scope, *, with_stacks: bool = False) -> Outcome:
     """Result `running`, `not_running`, `unclean` (between two lives) or `unreachable`."""
     started = scope.clock.now()
+    place = ReconnectingPlace(
+        scope.place, scope.target.host.name, scope.clock, scope.teller, within_s=WAY_BACK_S
+    )
+    scope = msgspec.structs.replace(scope, place=place)
     try:
         outcome = await _status(scope, with_stacks)
     except CouldNotLook as exc:
-        outcome = outcome_of(
-            scope.target,
-            "unreachable",
-            verdict=blind(exc),
-            evidence=(exc.message,),
-            reason=exc.message,
-            hint=exc.hint or None,
-        )
+        outcome = outcome_of(scope.target, **failed(exc))
+    if place.remade:
+        findings = (*outcome.findings, scope.teller.finding(TWO_CONNECTIONS))
+        outcome = msgspec.structs.replace(outcome, findings=findings)
     seconds = round(scope.clock.now() - started, 3)
     outcome = msgspec.structs.replace(outcome, seconds=seconds, cost=scope.cost())
     scope.teller.tell(events.TargetFinished, outcome=outcome)

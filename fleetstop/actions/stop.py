@@ -11,14 +11,13 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import refusals, verify
-from fleetstop.actions.again import Steady
 from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock, held
 from fleetstop.actions.present import (
     above,
-    blind,
+    failed,
     first_judgement,
     gaps,
     gpu_records,
@@ -30,6 +29,7 @@ from fleetstop.actions.present import (
     promises,
     seen,
 )
+from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.returned import Returned, came_back
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.snapshots import snapshot
@@ -70,7 +70,7 @@ async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
     `desk`: who may be asked; the same for all targets, so that one question is open at a time.
     """
     started = scope.clock.now()
-    place = Steady(scope.place, scope.target.host.name, scope.clock, scope.teller)
+    place = ReconnectingPlace(scope.place, scope.target.host.name, scope.clock, scope.teller)
     scope = msgspec.structs.replace(scope, place=place)
     attempt = _Attempt(scope, wish, desk or Desk())
     limit = asyncio.timeout(scope.left())
@@ -82,20 +82,8 @@ async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
             outcome = attempt.outcome("fault", **scope.fault(exc))
         else:
             outcome = attempt.gave_up()
-    except LockTaken as exc:
-        outcome = attempt.outcome("still_running", reason=exc.message, hint=exc.hint)
-    except Refused as exc:
-        outcome = attempt.outcome(
-            "refused", reason=exc.message, hint=exc.hint, evidence=exc.evidence
-        )
-    except CouldNotLook as exc:
-        outcome = attempt.outcome(
-            "unreachable",
-            reason=exc.message,
-            hint=exc.hint,
-            verdict=blind(exc),
-            evidence=(exc.message,),
-        )
+    except (LockTaken, Refused, CouldNotLook) as exc:
+        outcome = attempt.outcome(**failed(exc))
     except asyncio.CancelledError:
         outcome = await attempt.interrupted()
         _finish(scope, outcome, started)
@@ -151,7 +139,7 @@ class _Attempt:
             return self._nothing_found(scene)
         assert target.job is not None
         families = families_with(scene.found, target.job.match)
-        refusals.ambiguous(target, scene.found, families)
+        refusals.ambiguous(self._scope.run, target, scene.found, families)
         family = self._family = families[0]
         refusals.untouchable(target, family, scene.tree)
         refusals.checkpoints_file(target, scene.listing, self._wish.playbook.hold)
@@ -186,7 +174,7 @@ class _Attempt:
             return self.outcome(
                 "unclean",
                 reason=f"between_lives: no trainer runs, but what would start one does: {names}",
-                hint=f"look again with: fleetstop status {name}",
+                hint=f"look again with: {self._scope.run.typed('status', name)}",
             )
         strangers, job = gpu_strangers(scene), self._scope.target.job
         if strangers and job is not None and self._scope.target.job_name is None:
@@ -200,6 +188,7 @@ class _Attempt:
         """Takes the lock and reads what the trainers have heard; a dry run only reads."""
         if self._wish.dry_run:
             ledger = await self._lock.read()
+            await self._lock.claimable()
             other = holder(ledger)
             if other is not None and not self._wish.break_lock:
                 raise self._lock.locked(other, ledger)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.core.inventory import Target
+from fleetstop.core.redact import command
 from fleetstop.core.report import Cost
 from fleetstop.events import Emit, Event
 from fleetstop.ports import Clock, Place
@@ -32,11 +33,18 @@ class Teller:
 
 
 class Run(Struct, frozen=True):
-    """One recorded operation: its id, who runs it from where, and what it may do."""
+    """One recorded operation: its id, who runs it from where, and the inventory that was named
+    to it, None for the usual one."""
 
     id: str
     operator: str
     origin: str
+    inventory: str | None = None
+
+    def typed(self, *words: str) -> str:
+        """A command to type next; it names the inventory where this one was told which."""
+        named = () if self.inventory is None else ("-i", self.inventory)
+        return command(("fleetstop", *words, *named))
 
 
 class Scope(Struct, frozen=True):

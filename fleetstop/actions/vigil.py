@@ -6,7 +6,7 @@ from typing import Any
 
 from fleetstop import events
 from fleetstop.actions import looks
-from fleetstop.actions.locate import Scene, families_with, identify
+from fleetstop.actions.locate import Scene, all_of_it, families_with, identify
 from fleetstop.actions.present import first_judgement, members, outcome_of
 from fleetstop.actions.telling import Scope
 from fleetstop.core.birth import grow
@@ -17,7 +17,6 @@ from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result
 from fleetstop.core.supervisors import Notes
 from fleetstop.core.verdict import Judged, Look, judge
-from fleetstop.errors import RemoteFailed
 
 LOOK_S = 2.0
 _MANY = 20
@@ -90,12 +89,10 @@ class Vigil:
 
     async def look(self) -> None:
         """The family as it is now, who was born into it, and who left. Raises ContainerFrozen."""
-        place, vmid = self.scope.place, self.scope.target.vmid
+        place = self.scope.place
         if await place.is_frozen():
             raise place.frozen_error()
-        tree = await looks.look(place, vmid)
-        if vmid is not None and not tree.processes and await place.pct_status() != "stopped":
-            raise RemoteFailed(f"none of the processes of container {vmid} can be seen")
+        tree = await all_of_it(self.scope)
         if self.family is not None:
             tree = await self._closer(tree, self.family)
         self.tree = tree

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import aims
-from fleetstop.actions.again import Steady
 from fleetstop.actions.locate import locate
-from fleetstop.actions.present import blind, gaps, located, outcome_of
+from fleetstop.actions.present import failed, gaps, located, outcome_of
+from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.refusals import describe
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
@@ -36,21 +36,15 @@ async def wait(scope: Scope, aim: Aim) -> Outcome:
     trainer was alive last, unclean where none was; unreachable where it could not look."""
     started = scope.clock.now()
     aim = _limited(scope, aim, started)
-    steady = Steady(scope.place, scope.target.host.name, scope.clock, scope.teller, aim.until)
-    scope = msgspec.structs.replace(scope, place=steady)
+    place = ReconnectingPlace(
+        scope.place, scope.target.host.name, scope.clock, scope.teller, aim.until
+    )
+    scope = msgspec.structs.replace(scope, place=place)
     vigil = Vigil(scope, aim.until)
     try:
         outcome = await _wait(scope, aim, vigil)
-    except Refused as exc:
-        outcome = vigil.outcome("refused", reason=exc.message, hint=exc.hint, evidence=exc.evidence)
-    except CouldNotLook as exc:
-        outcome = vigil.outcome(
-            "unreachable",
-            reason=exc.message,
-            hint=exc.hint,
-            verdict=blind(exc),
-            evidence=(exc.message,),
-        )
+    except (Refused, CouldNotLook) as exc:
+        outcome = vigil.outcome(**failed(exc))
     except asyncio.CancelledError:
         alive = tuple(kin.pid for kin in vigil.standing)
         scope.teller.tell(events.Interrupted, sent=(), running=alive)

@@ -27,6 +27,7 @@ from fleetstop.api.runs import Runs, nobody
 from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
+from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.selection import select
 from fleetstop.errors import BadUsage, Refused
@@ -88,15 +89,22 @@ class Fleet(Runs):
         all_jobs: bool = False,
     ) -> tuple[Target, ...]:
         """Names, globs, groups and addresses into targets; raises BadUsage, never means all."""
-        return select(
-            self.inventory,
-            words,
-            limit=limit,
-            exclude=exclude,
-            all_jobs=all_jobs,
-            adhoc_match=match,
-            purpose=purpose,  # type: ignore[arg-type]
-        )
+        try:
+            return select(
+                self.inventory,
+                words,
+                limit=limit,
+                exclude=exclude,
+                all_jobs=all_jobs,
+                adhoc_match=match,
+                purpose=purpose,  # type: ignore[arg-type]
+            )
+        except BadUsage as exc:
+            if self._named is None:
+                raise
+            # a command that is pasted must find the same names
+            named = f"`{command(('fleetstop', 'ls', '-i', self._named))}`"
+            raise BadUsage(exc.message, hint=exc.hint.replace("`fleetstop ls`", named)) from exc
 
     async def stop(
         self,
@@ -137,7 +145,7 @@ class Fleet(Runs):
                 words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
             )
         except Refused as exc:
-            return self._refused(words, exc)
+            return await self._refused(words, exc)
         named = _stop_signal(signal)
         wishes = {
             each.name: Wish(
@@ -198,7 +206,7 @@ class Fleet(Runs):
                 words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
             )
         except Refused as exc:
-            return self._refused(words, exc, "wait")
+            return await self._refused(words, exc, "wait")
         last = None if timeout_s is None else self._clock.now() + timeout_s
         aim = Aim(what=until, until=last, limit_s=timeout_s)
         return await self._run("wait", words, targets, lambda s: wait(s, aim), True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import os
 import tempfile
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 import platformdirs
 
 from fleetstop.core.redact import scrub
+
+_FAULT_S = 2.0
 
 
 class SystemClock:
@@ -37,14 +41,22 @@ def operator() -> str:
 
 
 def log_fault(run: str, text: str) -> str | None:
-    """Keeps a traceback in the user's log directory (0600); its path, None where none can be."""
-    try:
+    """Keeps a traceback in the user's log directory (0600); its path, None where none can be,
+    or not soon: a disk that hangs must not stop who watches a job."""
+    kept: list[str] = []
+    writing = threading.Thread(target=_keep, args=(run, text, kept), daemon=True)
+    with contextlib.suppress(RuntimeError):  # this machine has no thread left to give
+        writing.start()
+        writing.join(_FAULT_S)
+    return kept[0] if kept else None
+
+
+def _keep(run: str, text: str, kept: list[str]) -> None:
+    with contextlib.suppress(OSError):
         place = Path(platformdirs.user_log_dir("fleetstop"))
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(
             "w", prefix=f"fault-{run}-", suffix=".log", dir=place, delete=False
         ) as file:
             file.write(scrub(text))
-            return file.name
-    except OSError:
-        return None
+        kept.append(file.name)

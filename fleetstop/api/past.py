@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 import traceback
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from fleetstop.history import shelf
 from fleetstop.history.record import Record, State
 from fleetstop.history.recorder import Recorder
 from fleetstop.history.shelf import Entry
+from fleetstop.history.writer import Writer
 
 __all__ = ["Record", "Records", "past_run", "past_runs", "records_directory"]
 
@@ -33,13 +36,27 @@ def past_run(prefix: str) -> tuple[Record, State]:
     return shelf.find(records_directory(), prefix)
 
 
+PATIENCE_S = 0.05
+ENDS_S = 5.0
+
+
 class Records:
-    """The recorders of one fleet, one for each run. `problem`: the last reason why one failed."""
+    """The recorders of one fleet, one for each run. `problem`: the last reason why one failed.
+
+    They write beside the event loop: a state directory on a network disk that hangs must stop
+    neither the watching nor the clock between two signals.
+    """
 
     def __init__(self, directory: Path | None) -> None:
-        self.problem: str | None = None
+        self._problem: str | None = None
         self._directory = directory
         self._open: list[Recorder] = []
+        self._writer = Writer()
+        self._given_up = False
+
+    @property
+    def problem(self) -> str | None:
+        return next((each.problem for each in self._open if each.problem), self._problem)
 
     def telling(self, run: str, emit: Emit) -> Emit:
         """Everything goes to the history first, so that a killed client leaves it; what is for it
@@ -61,13 +78,32 @@ class Records:
 
     def _record(self, recorder: Recorder, event: AnyEvent) -> None:
         """A record that cannot be written never hurts the run."""
-        try:
-            recorder(event)
-        except Exception:
-            recorder.problem = f"a fault: {log_fault('history', traceback.format_exc())}"
-        self.problem = recorder.problem or self.problem
 
-    def close(self) -> None:
+        def write() -> None:
+            try:
+                recorder(event)
+            except Exception:
+                recorder.problem = f"a fault: {log_fault('history', traceback.format_exc())}"
+
+        if not self._writer.do(write, PATIENCE_S):
+            recorder.problem = self._hangs()
+
+    def _hangs(self) -> str:
+        return f"{self._directory} does not answer"
+
+    async def settle(self) -> None:
+        """Until all that was told is on the disk, or the disk has been waited for long enough: that
+        is once, whoever asks."""
+        over = time.monotonic() + (0.0 if self._given_up else ENDS_S)
+        while not self._writer.idle:
+            if time.monotonic() > over:
+                self._problem, self._given_up = self.problem or self._hangs(), True
+                return
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
         for each in self._open:
-            each.close()
+            self._writer.do(each.close, 0.0)
+        await self.settle()
+        self._problem = self.problem
         self._open.clear()

@@ -74,14 +74,14 @@ class Runs:
     async def close(self) -> None:
         await asyncio.gather(*(site.close() for site in self._sites.values()))
         await self._tunnels.close()
-        self._records.close()
+        await self._records.close()
 
     @property
     def unrecorded(self) -> str | None:
         """Why a run left no whole record; None while all is well."""
         return self._records.problem
 
-    def _refused(self, words: Sequence[str], exc: Refused, command: str = "stop") -> Report:
+    async def _refused(self, words: Sequence[str], exc: Refused, command: str = "stop") -> Report:
         """Several jobs where one was meant: nothing was even connected to."""
         run, at = secrets.token_hex(4), self._clock.wall()
         name = " ".join(words)
@@ -110,6 +110,7 @@ class Runs:
         )
         tell(events.TargetFinished(at=at, target=name, outcome=outcome))
         tell(done)
+        await self._records.settle()
         return done
 
     async def _run(
@@ -122,7 +123,7 @@ class Runs:
         allowed: Allowed = anything,
         limit_s: float | None = None,
     ) -> Report:
-        run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
+        run = Run(secrets.token_hex(4), operator(), socket.gethostname(), self._named)
         tell = self._records.telling(run.id, self._tell)
         tell(
             events.Started(
@@ -153,6 +154,7 @@ class Runs:
             raise
         done = make_report(run.id, outcomes)
         tell(done)
+        await self._records.settle()
         return done
 
     async def _open(self, target: Target, *, dry_run: bool) -> Place:

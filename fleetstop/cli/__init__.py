@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import click
 
 from fleetstop.cli.commands import group
 from fleetstop.cli.early import cut_short
+from fleetstop.view.stream import Outlet, unwritten
 
 
 def main() -> None:
@@ -15,19 +17,31 @@ def main() -> None:
     try:
         code = group.main(prog_name="fleetstop", standalone_mode=False)
     except click.ClickException as exc:
-        exc.show()
+        with suppress(OSError):  # stderr may be full, or gone
+            exc.show()
         code = exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         cut_short(sys.argv[1:])
         code = 130
     except Exception as exc:
         # exit 1 means that the job still runs; a bug must not say that
-        import traceback
-
-        from fleetstop.api import log_fault
-
-        where = log_fault("cli", traceback.format_exc()) or "nowhere: it could not be written"
-        click.echo(f"fleetstop: a fault in fleetstop: {type(exc).__name__}", err=True)
-        click.echo(f"  next  please report it; the traceback is in {where}", err=True)
+        _told(exc)
         code = 70
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(_ended(code if isinstance(code, int) else 0))
+
+
+def _told(exc: Exception) -> None:
+    import traceback
+
+    from fleetstop.api import log_fault
+
+    where = log_fault("cli", "".join(traceback.format_exception(exc)))
+    err = Outlet(sys.stderr)
+    err.write(f"fleetstop: a fault in fleetstop: {type(exc).__name__}\n")
+    kept = where or "nowhere: it could not be written"
+    err.write(f"  next  please report it; the traceback is in {kept}\n")
+
+
+def _ended(code: int) -> int:
+    """What was asked for has not come out whole: that is no 0. What became of a job stands."""
+    return 70 if code == 0 and unwritten() else code

@@ -9,12 +9,13 @@ import click
 from fleetstop import __version__
 from fleetstop.cli import playbooks
 from fleetstop.cli.options import USUAL_ROOT, adhoc, inventory, loudness, output, selection
+from fleetstop.cli.pages import Group, version
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(context_settings=_CONTEXT)
-@click.version_option(__version__, prog_name="fleetstop")
+@click.group(cls=Group, context_settings=_CONTEXT)
+@version(f"fleetstop, version {__version__}")
 def group() -> None:
     """Stop GPU training jobs in Proxmox LXC containers: gently, and with proof.
 

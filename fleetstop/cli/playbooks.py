@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from fleetstop.cli.options import inventory
+from fleetstop.cli.pages import Command, Group
 from fleetstop.cli.rehearsing import rehearse
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
 
 
-@click.group(short_help="Playbooks: list, show, check and rehearse them.")
+@click.group(cls=Group, short_help="Playbooks: list, show, check and rehearse them.")
 def playbook() -> None:
     """Playbooks: what there is, what one does rung by rung, whether a file is right."""
 
@@ -80,7 +81,7 @@ def check(**given: Any) -> int:
     return _with_inventory(given, work)
 
 
-@click.command(short_help="JSON Schema of a playbook or an inventory, for editors.")
+@click.command(cls=Command, short_help="JSON Schema of a playbook or an inventory, for editors.")
 @click.argument("kind", type=click.Choice(["playbook", "inventory"]))
 def schema(kind: str) -> int:
     """JSON Schema (draft 2020-12) of a playbook or of an inventory file, for editors."""

@@ -8,9 +8,12 @@ from typing import Any
 import click
 
 from fleetstop.cli.options import inventory
+from fleetstop.cli.pages import Command
 
 
-@click.command("rehearse", short_help="Climb it against simulated jobs, in virtual time.")
+@click.command(
+    "rehearse", cls=Command, short_help="Climb it against simulated jobs, in virtual time."
+)
 @click.argument("name", metavar="NAME|FILE")
 @click.option("--against", multiple=True, metavar="JOBS", help="deaf,slow-save,... Default: all.")
 @click.option("--graceful", is_flag=True, help="As `stop --graceful` would climb it.")

@@ -99,6 +99,13 @@ class GpuView(Struct, frozen=True):
         sizes = [each.mib for each in rows if each.mib is not None]
         return gpu.used_mib - sum(sizes) if len(sizes) == len(rows) else None
 
+    @property
+    def fits(self) -> bool:
+        """No GPU has more listed than in use. Where one has, the two tables are of two moments,
+        or the driver lists too much for good: to ask again tells."""
+        left = (self.unlisted_mib(each.uuid) for each in self.gpus)
+        return all(each is None or each >= -SLACK_MIB for each in left)
+
     def on(self, uuid: str) -> tuple[Holder, ...]:
         """Rows of this GPU; one that names no GPU we know may be of any, so it is of each."""
         known = {each.uuid for each in self.gpus} - {""}

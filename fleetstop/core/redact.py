@@ -20,8 +20,12 @@ _WORD = (
 )
 _TAIL = r"[\w.\-]{0,40}"
 _BLANK = r"(?:\s|\\[tnr])"
-# A shell word or a quoted text; the parts cannot overlap, so nothing is tried twice.
-_VALUE = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\[^tnr]|[^\s"'\\]|\\(?=[tnr]|\Z))+"""
+# A shell word or a quoted text; the parts cannot overlap, so nothing is tried twice. What is masked
+# already ends where the mask does: the quote behind it closes the argument, and opens no text.
+_VALUE = (
+    r"""(?:\*\*\*(?=[\s"']|\Z)"""
+    r"""|(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\[^tnr]|[^\s"'\\]|\\(?=[tnr]|\Z))+)"""
+)
 
 _I = re.IGNORECASE
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -70,6 +74,93 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{MASK}",
     ),
 )
+# What names a secret only beside a value that looks like one: `--sort-key=name` stays.
+_KEYLIKE = (
+    r"(?:(?=[\w+/=~.\-]{0,200}?[A-Z])(?=[\w+/=~.\-]{0,200}?[a-z])(?=[\w+/=~.\-]{0,200}?[0-9])"
+    r"[A-Za-z0-9+~][\w+/=~\-]{7,}|(?=[A-Z]{0,40}[0-9])[A-Z0-9]{8,}|[0-9a-f]{16,}|(?=[a-z]{0,40}[0-9])[a-z0-9]{12,})(?![\w.])"
+)
+_NO_PATH = r"(?![/~.\-]|[0-9]+(?:\s|\Z)|\*\*\*)"
+_Q = r"[\"']?"
+_FAR = r"[^\n|;&]{0,300}?"
+_AWS = (
+    r"AWS_(?!\w{0,40}(?:REGION|PROFILE|OUTPUT|ENDPOINT|URL|FILE|BUNDLE|MODE|ATTEMPTS|PAGER|DISABLED"
+    r"|ENV)\w{0,20}=)\w{1,60}="
+)
+_PLACES: tuple[tuple[re.Pattern[str], str], ...] = (
+    # what a program takes for a password: mysql -pX, redis-cli -a X, docker login -p X, ldap -w X
+    (
+        re.compile(
+            rf"(\b(?:mysql\w{{0,20}}|mariadb[\w\-]{{0,20}}|mycli|7z[ar]?)\b{_FAR}\s-p)(?![\s-]){_VALUE}"
+        ),
+        rf"\1{MASK}",
+    ),
+    (
+        re.compile(rf"(\b(?:mysql\w{{0,20}}|mariadb[\w\-]{{0,20}})\b{_FAR}\s'-p)[^'\n]+"),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"(\bredis-cli\b{_FAR}\s-a{_BLANK}{{1,3}})(?!-){_VALUE}"), rf"\1{MASK}"),
+    (
+        re.compile(
+            rf"(\b(?:mongo\w{{0,20}}|(?:docker|podman|nerdctl|buildah|skopeo|helm|oc|az)\b{_FAR}\blogin)"
+            rf"\b{_FAR}\s-p{_BLANK}{{1,3}})(?!-){_VALUE}"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"(\bldap\w{{1,20}}\b{_FAR}\s-w{_BLANK}{{1,3}})(?!-){_VALUE}"), rf"\1{MASK}"),
+    (
+        re.compile(rf"(\bwandb{_BLANK}{{1,3}}login\b{_FAR}{_BLANK})(?!-)[A-Za-z0-9_\-]{{16,}}"),
+        rf"\1{MASK}",
+    ),
+    # any program: -pX that is no port, no path and no cluster of letters
+    (
+        re.compile(
+            r"((?<![\w\-])-p)(?=[^\s\"']{0,80}?[A-Za-z])(?=[^\s\"']{0,80}?[0-9])"
+            r"(?![./~])[^\s\"'=]{8,}"
+        ),
+        rf"\1{MASK}",
+    ),
+    # curl -u me:X, --user me:X, smbclient -U me%X; a user and group in numbers are none
+    (
+        re.compile(
+            rf"((?<![\w\-])(?:-u|--user|--proxy-user)(?:{_BLANK}{{1,3}}|=){_Q}[^\s:\"'/]{{1,80}}:)"
+            rf"(?![0-9]+(?:\s|\Z))[^\s\"']+"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"((?<![\w\-])-U{_BLANK}{{0,3}}{_Q}[^\s%\"']{{1,80}}%)[^\s\"']+"), rf"\1{MASK}"),
+    # --pass X, --pw=X, DB_PASS=X, openssl -passin pass:X; `--pass 3` counts
+    (
+        re.compile(
+            rf"((?<![\w\-])--?(?:[\w\-]{{0,40}}[\-_])?(?:pass|pwd|pw)(?:{_BLANK}{{1,3}}|=))"
+            rf"(?!pass:|env:|file:){_NO_PATH}{_VALUE}",
+            _I,
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"((?<![A-Za-z])(?i:pass)=){_NO_PATH}{_VALUE}"), rf"\1{MASK}"),
+    (re.compile(rf"((?<![\w\-])-pass(?:in|out)?{_BLANK}{{1,3}}pass:)[^\s\"']+"), rf"\1{MASK}"),
+    # --key X, SSH_KEY=X: any value but a path; `key: X`, --sort-key=X: where it looks like one
+    (
+        re.compile(rf"((?<![\w\-])--key(?:{_BLANK}{{1,3}}|=)){_NO_PATH}{_VALUE}"),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"((?<![a-z])(?:[A-Z0-9]{{1,40}}_){{0,4}}KEY=){_NO_PATH}{_VALUE}"), rf"\1{MASK}"),
+    (
+        re.compile(
+            rf"((?<![A-Za-z])(?i:key)\\?{_Q}(?:{_BLANK}?[:=]{_BLANK}?|{_BLANK}){_Q}){_KEYLIKE}"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"((?<![A-Za-z]){_AWS}){_VALUE}"), rf"\1{MASK}"),
+    (re.compile(rf"(\b(?:set-)?cookie{_Q}{_BLANK}?[:=]{_BLANK}?{_Q})[^\"'\n]+", _I), rf"\1{MASK}"),
+    # a hook's address is its key
+    (
+        re.compile(r"(hooks\.slack\.com/\w{1,20}/|discord(?:app)?\.com/api/webhooks/)[\w/\-]+"),
+        rf"\1{MASK}",
+    ),
+)
+# Without one of these no rule of _PLACES fits: most log lines are done with sooner.
+_MAY_STAND = re.compile(r"-[apwu]|p(?:ass|wd|w)|key|aws_|cookie|slack|discord|wandb", _I)
 _SECRET_OPTION = re.compile(rf"--?[\w.\-]{{0,80}}?{_WORD}[\w.\-]{{0,80}}", _I)
 _SECRET_PAIR = re.compile(rf"([\w.+\-/]{{0,80}}?{_WORD}[\w.\-\[\]]{{0,80}}=).*", _I | re.DOTALL)
 _SHELL_TEXT = re.compile(r"-[a-z]{0,4}c")
@@ -104,7 +195,8 @@ def safe(text: str, limit: int | None = None) -> str:
 
 def scrub(text: str) -> str:
     """The same text with every secret we know how to recognise replaced by `***`."""
-    for pattern, instead in _RULES:
+    rules = (*_RULES, *_PLACES) if _MAY_STAND.search(text) else _RULES
+    for pattern, instead in rules:
         text = pattern.sub(instead, text)
     return text
 

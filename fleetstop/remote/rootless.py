@@ -34,7 +34,7 @@ class Rootless:
                 return answer
             case "detail":
                 return await self._detail(command)
-            case "claim":
+            case "claim" | "claimable":
                 # without them nothing could be sent: said before the lock is taken
                 await self._rights()
             case "send":

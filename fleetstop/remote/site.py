@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from pathlib import Path
 
 from fleetstop.core.commands import Command
@@ -16,7 +15,6 @@ from fleetstop.errors import (
     ContainerFrozen,
     CouldNotLook,
     FrameTimedOut,
-    HostUnreachable,
     PrivilegeMissing,
 )
 from fleetstop.ports import Shell
@@ -31,12 +29,12 @@ from fleetstop.remote.container import (
 )
 from fleetstop.remote.dry_run import ASKS, DryShell
 from fleetstop.remote.host import HostShell, open_shell
+from fleetstop.remote.link import Link
 from fleetstop.remote.rootless import Rootless
 from fleetstop.remote.shell import Current, FramedShell
-from fleetstop.remote.ssh import Connection, Tunnels, connect
+from fleetstop.remote.ssh import Connection, Tunnels
 from fleetstop.remote.through import Files, Through
 
-FAILED_S = 5.0
 NO_WAY_S = 60.0
 ANSWERS_S = 5.0
 """A connection over which not even a fresh shell answers so soon is taken for stalled."""
@@ -48,68 +46,20 @@ WAITING_AT_ONCE = 4
 """Who waits keeps its two channels for hours and costs nothing: 4 of them are 8 channels."""
 
 
-class Site:
-    """One host: its connection, opened on first use and shared by its targets."""
+class Site(Link):
+    """One host with its turns: its connection is shared by its targets."""
 
     def __init__(self, host: Host, tunnels: Tunnels, ssh_config: Path | None = None) -> None:
-        self.host = host
-        self._tunnels = tunnels
-        self._ssh_config = ssh_config
-        self._connection: Connection | None = None
-        self._before = 0
-        self._connecting = asyncio.Lock()
-        self._failed: HostUnreachable | None = None
-        self._failed_at = 0.0
-        self._now = time.monotonic
+        super().__init__(host, tunnels, ssh_config)
         self.turn = asyncio.Semaphore(AT_ONCE)
         self._waiting = asyncio.Semaphore(WAITING_AT_ONCE)
-        self.pct_calls = 0
 
     def turn_of(self, command: str) -> asyncio.Semaphore:
         return self._waiting if command == "wait" else self.turn
 
-    @property
-    def ssh_connections(self) -> int:
-        return self._before + (self._connection.connections if self._connection else 0)
-
-    async def connection(self) -> Connection:
-        """Made on first use, and anew when it was lost. A host that was down a moment ago is
-        down for its other targets too: they are not made to wait for it one after another."""
-        async with self._connecting:
-            if self._failed is not None and self._now() - self._failed_at < FAILED_S:
-                raise self._failed
-            if self._connection is None or self._connection.lost:
-                self._forget()
-                try:
-                    self._connection = await connect(
-                        self.host, tunnels=self._tunnels, ssh_config=self._ssh_config
-                    )
-                except HostUnreachable as exc:
-                    self._failed, self._failed_at = exc, self._now()
-                    raise
-            return self._connection
-
-    def now(self) -> float:
-        return self._now()
-
-    def _forget(self) -> None:
-        if self._connection is not None:
-            self._before += self._connection.connections
-            self._connection.abort()
-            self._connection = None
-
-    def drop(self, stalled: Connection) -> None:
-        """For all targets of the host: who still uses it is told that it is lost."""
-        if self._connection is stalled:
-            self._forget()
-
     async def place(self, vmid: int | None, *, dry_run: bool) -> SitePlace:
-        connection = await self.connection()
-        return SitePlace(self, connection, await open_shell(connection, self.host), vmid, dry_run)
-
-    async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+        connection, outside = await self.opened()
+        return SitePlace(self, connection, outside, vmid, dry_run)
 
 
 class SitePlace:
@@ -134,6 +84,8 @@ class SitePlace:
         self._entering = asyncio.Lock()
         self._left: list[ProcessId] = []
         self._left_inside: list[ProcessId] = []
+        self._were_inside: list[ProcessId] = []
+        self._replaced_at = float("-inf")
         self.pct_calls = 0
 
     @property
@@ -223,6 +175,7 @@ class SitePlace:
         return True
 
     def _leave(self, *shells: InsideShell) -> None:
+        self._were_inside += [ProcessId(each.pid, each.start) for each in shells if each.pid]
         self._left += [each.attach for each in shells if each.attach.start]
         # without root on the host only its number in the container is known
         unattached = [each for each in shells if each.start and not each.attach.start]
@@ -237,9 +190,10 @@ class SitePlace:
             self._left.remove(last)
 
     @property
-    def inside_pid(self) -> int | None:
-        """Our own shell's PID in the container, so that it is never taken for the job."""
-        return self._opened[0].pid if self._opened else None
+    def ours_inside(self) -> frozenset[ProcessId]:
+        """Also those that were given up or left: they may still be there."""
+        lived = (ProcessId(each.pid, each.start) for each in self._opened if each.pid)
+        return frozenset((*lived, *self._were_inside))
 
     async def is_frozen(self) -> bool:
         if self._vmid is None:
@@ -257,6 +211,8 @@ class SitePlace:
     async def _inside(self) -> Shell:
         if self._vmid is None:
             return self._only_asks(await self._beside())
+        if self._opened and self._is_over(self._opened[0].shell, lived=bool(self._opened[0].pid)):
+            await self._end_at_once(self._opened.pop(0))
         if not self._opened:
             await self._enter(self._vmid)
         elif self._no_way is not None and not self._opened[0].pid:
@@ -265,9 +221,33 @@ class SitePlace:
 
     async def _beside(self) -> Shell:
         """The host's second shell: it may be lost in hanging files without losing the first."""
-        if self._second is None or self._second.shell.ended:
+        old = self._second
+        if old is not None and self._is_over(old.shell):
+            self._second = None
+            self._left.append(ProcessId(old.pid, old.start))
+            await self._end_those_left()
+        if self._second is None:
             self._second = await open_shell(self._connection, self._site.host)
         return self._second.shell
+
+    def _is_over(self, shell: FramedShell, *, lived: bool = True) -> bool:
+        """It has ended, or is stuck: in somebody's file, or on its way in. The next one may hang in
+        the same place, so that is replaced only once in a while; without root it is what the kill
+        goes through, and `_rights` sees to it."""
+        if not lived and self._site.now() - self._no_way_at < NO_WAY_S:
+            return False
+        if shell.ended:
+            return True
+        stuck = shell.given_up and (self.has_root or self._vmid is None)
+        if not stuck or self._site.now() - self._replaced_at < NO_WAY_S:
+            return False
+        self._replaced_at = self._site.now()
+        return True
+
+    async def _end_at_once(self, old: InsideShell) -> None:
+        """A shell that hangs keeps a channel of sshd until it is ended."""
+        self._leave(old)
+        await self._end_those_left()
 
     def _unread(self) -> Files | None:
         """The way to the container's files, with root; no way is known to be closed yet."""

@@ -8,6 +8,14 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
+_lost: list[str] = []
+
+
+def unwritten() -> bool:
+    """Whether stdout has not taken all of it, though somebody meant to keep it: a full disk. A
+    reader who has left wanted no more."""
+    return bool(_lost)
+
 
 class Outlet:
     """A stream that may go away: after its first failure every write is a no-op."""
@@ -54,6 +62,8 @@ def _tell(stream: TextIO, exc: Exception) -> None:
     """One line, where more was meant to be kept than a reader has gone away."""
     if not isinstance(exc, OSError) or exc.errno in (errno.EPIPE, errno.EBADF):
         return
+    if stream is sys.stdout:
+        _lost.append(str(exc))
     if sys.stderr is None or stream is sys.stderr:
         return
     with suppress(OSError, ValueError):

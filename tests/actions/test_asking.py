@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 
 import pytest
 
 from fleetstop import events
+from fleetstop.actions import asking
 from fleetstop.actions.asking import Desk
 from fleetstop.core.commands import Command
 from fleetstop.core.consent import Choice, Question
@@ -394,5 +396,101 @@ def test_a_question_outlives_a_lost_connection_and_its_yes_is_looked_at_anew() -
         assert outcome.result == "stopped"
         assert 8 not in trainer.files
         assert [s.signal for s in outcome.signals] == ["TERM"]
+
+    asyncio.run(story())
+
+
+# somebody whose code swallows its cancellation
+
+
+class Deafened:
+    """Never lets go of a question, and says yes when it is much too late."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.open = asyncio.Event()
+        self.end = asyncio.Event()
+
+    async def __call__(self, question: object) -> bool:
+        self.asked += 1
+        self.open.set()
+        while not self.end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.end.wait()
+        return True
+
+
+def test_a_question_that_is_not_let_go_of_ends_no_stop_and_its_late_yes_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The job ends by itself under the question; the wrong choice hangs here for ever."""
+    monkeypatch.setattr(asking, "LET_GO_S", 0.05)
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = deaf(host)
+        host.later(5.0, lambda: host.end(trainer))
+        stage, someone = Stage(host), Deafened()
+        desk = Desk(someone)
+        outcome = await asyncio.wait_for(stage.stop(HARD, desk=desk), 20)
+        assert asking.NOT_LET_GO in outcome.findings
+        assert [each.answer for each in stage.of(events.Answered)] == ["withdrawn"]
+        # the next one is not asked beside it, and is not kept waiting: nobody agrees
+        other = FakeHost()
+        second = deaf(other)
+        later = await asyncio.wait_for(Stage(other, "run2").stop(HARD, desk=desk), 20)
+        assert (later.result, later.signals, someone.asked) == ("still_running", (), 1)
+        someone.end.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (trainer.heard, second.heard, host.kills, other.kills) == ([], [], [], [])
+        assert not desk.kept
+
+    asyncio.run(story())
+
+
+def test_an_interruption_is_not_kept_waiting_by_it_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "LET_GO_S", 0.05)
+
+    async def story() -> None:
+        host = FakeHost()
+        deaf(host)
+        stage, someone = Stage(host), Deafened()
+        work = asyncio.ensure_future(stage.stop(HARD, desk=Desk(someone)))
+        await someone.open.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(work, 20)
+        (ended,) = stage.of(events.TargetFinished)
+        assert ended.outcome.interrupted
+        assert asking.NOT_LET_GO in ended.outcome.findings
+        assert host.ledgers == {}
+        someone.end.set()
+        await asyncio.sleep(0)
+
+    asyncio.run(story())
+
+
+def test_who_is_asked_which_signal_saves_and_does_not_let_go_ends_no_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "LET_GO_S", 0.05)
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, hears=("INT", "TERM")))
+        host.later(5.0, lambda: host.end(trainer))
+        someone = Deafened()
+
+        async def choose(choice: Choice) -> str | None:
+            await someone(choice)
+            return "TERM"
+
+        stage = Stage(host, aim=target(job=job(stop_signal=None)))
+        outcome = await asyncio.wait_for(stage.stop(GENTLE, desk=Desk(None, choose)), 20)
+        assert (outcome.result, outcome.signals) == ("not_running", ())
+        assert asking.NOT_LET_GO in [each.text for each in stage.of(events.Finding)]
+        someone.end.set()
+        await asyncio.sleep(0)
 
     asyncio.run(story())

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from fleetstop import events
 from fleetstop.actions.status import status
-from fleetstop.core.commands import Answer
+from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Match
 from fleetstop.core.report import exit_code_of
-from fleetstop.errors import RemoteFailed
+from fleetstop.errors import HostUnreachable, RemoteFailed
 from tests.actions.stage import Stage, a_send, job, target, tree_of
 from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, WorldShell, a_job, whole
 
@@ -254,3 +255,56 @@ def test_one_that_does_nothing_is_looked_at_a_little_longer() -> None:
     assert outcome.verdict == "busy"
     assert outcome.evidence[1].startswith("no sign of progress in 1")
     assert outcome.evidence[1].endswith("too short to tell")
+
+
+def test_a_connection_lost_at_any_frame_is_made_anew_and_the_look_goes_on_and_says_so() -> None:
+    """One look, two connections; how many is told, and nothing is taken for gone."""
+    host = FakeHost()
+    a_job(host)
+    calm = Stage(host)
+    asyncio.run(status(calm.scope))
+    count = len(host.frames)
+    assert count > 5
+    for at in range(count):
+        host = FakeHost()
+        trainer = a_job(host)
+        host.gpus = [{trainer.pid: 700}]
+        stage = Stage(host)
+        cut_at(stage, at)
+        outcome = asyncio.run(status(stage.scope))
+        assert (outcome.result, outcome.verdict) == ("running", "busy"), (at, outcome.reason)
+        assert "the connection was lost during the look, which went on over a new one" in (
+            outcome.findings
+        )
+        assert len(stage.of(events.Reconnected)) == 1
+        assert exit_code_of(outcome) == 0
+
+
+def cut_at(stage: Stage, at: int) -> None:
+    """The connection goes away before its frame number `at` of both shells together."""
+    left = [at]
+    for shell in (stage.world.host, stage.world.within):
+        run = shell.run
+
+        async def counting(command: Command, run: Any = run) -> Answer:
+            left[0] -= 1
+            if left[0] == -1:
+                stage.world.cut()
+            answer: Answer = await run(command)
+            return answer
+
+        shell.run = counting  # type: ignore[method-assign]
+
+
+def test_without_a_way_back_a_status_ends_in_seconds_and_says_why() -> None:
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+    stage.world.no_way_back = HostUnreachable("no route")
+    cut_at(stage, 2)
+    began = host.clock.now()
+    outcome = asyncio.run(status(stage.scope))
+    assert (outcome.result, outcome.verdict) == ("unreachable", "unknown")
+    assert "could not be re-made" in (outcome.reason or "")
+    assert host.clock.now() - began <= 12
+    assert exit_code_of(outcome) == 4

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from fleetstop import events
@@ -467,3 +468,37 @@ def test_a_file_for_the_directory_of_checkpoints_is_told_at_once() -> None:
         assert (outcome.seconds or 0.0) < 5.0
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("status", [20, 21, 23])
+def test_a_lock_that_could_not_be_had_is_no_plan(status: int, dry_run: bool) -> None:
+    """What the real run refuses the dry one must not promise."""
+    host = FakeHost()
+    trainer = a_job(host)
+    host.lock_status = status
+    stage = Stage(host)
+    outcome = asyncio.run(stage.stop(dry_run=dry_run))
+    assert (outcome.result, exit_code_of(outcome)) == ("unreachable", 4)
+    assert "the lock directory /run/lock/fleetstop.200" in (outcome.reason or "")
+    assert trainer.heard == []
+    assert not dry_run or stage.world.host.changes() == []
+
+
+def test_a_command_to_type_next_names_the_inventory_that_was_named() -> None:
+    """Pasted without it, it would look at another fleet, or find no such name."""
+    host = FakeHost()
+    for number in (1040, 1050):
+        host.add(Trainer(host, number, 1))
+    host.add(Proc(1000, 1, ("init",)))
+    stage = Stage(host)
+    run = msgspec.structs.replace(stage.run, inventory="/etc/my fleet.yaml")
+    stage.scope = msgspec.structs.replace(stage.scope, run=run)
+    outcome = asyncio.run(stage.stop())
+    assert (outcome.result, outcome.hint) == (
+        "refused",
+        "name one: fleetstop stop ct200:train --pid 40 -i '/etc/my fleet.yaml'; "
+        "or set `all: true` in its match",
+    )
+    assert run.typed("status", "ct200") == "fleetstop status ct200 -i '/etc/my fleet.yaml'"
+    assert stage.run.typed("status", "ct200") == "fleetstop status ct200"

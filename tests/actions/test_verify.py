@@ -236,3 +236,51 @@ def test_all_problems_are_told_together() -> None:
     assert "gpus_held" in (outcome.reason or "")
     order = [each.what for each in stage.of(events.Verifying)]
     assert order == ["checkpoint", "gpus", "above"]  # a supervisor needs its time
+
+
+# a first look whose two tables are of two moments
+
+
+def torn(mib: int) -> Answer:
+    """The GPU's memory as before the trainer had it, its process as after."""
+    tables = f"gpus 0\n0, GPU-0, 40, 0, 80000\n\n\0apps 0\nGPU-0, 1010, {mib}\n"
+    return Answer(0, tables.encode())
+
+
+def answering(stage: Stage, *answers: Answer) -> None:
+    stage.world.host.before("gpus", *[lambda _, each=each: each for each in answers])
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_torn_first_look_is_asked_again_and_no_memory_is_missed(times: int) -> None:
+    """Kept, every later look would have 1024 MiB more without an owner than it: exit 6."""
+    host, trainer = with_gpu(mib=1024)
+    stage = Stage(host)
+    answering(stage, *[torn(1024)] * times)
+    outcome = asyncio.run(stage.stop())
+    assert (outcome.result, outcome.reason) == ("stopped", None)
+    assert trainer.heard == ["INT"]
+    # asked before anything was sent, and once after
+    assert len(stage.world.host.sent("gpus")) == times + 2
+    assert host.clock.slept.count(0.3) == times
+
+
+def test_one_that_stays_torn_is_kept_as_it_is() -> None:
+    """A driver may list too much for good; what it holds later is judged by that, not clamped."""
+    host, _ = with_gpu(mib=1024)
+    stage = Stage(host)
+    answering(stage, *[torn(1024)] * 3)
+    outcome = asyncio.run(stage.stop(verifying(0.0)))
+    assert outcome.result == "unclean"
+    assert outcome.reason == (
+        "gpus_held: GPU 0: 10 MiB belong to no listed process, -1024 at the first look"
+    )
+    assert len(stage.world.host.sent("gpus")) == 4
+
+
+def test_a_first_look_that_fits_is_asked_once() -> None:
+    host, _ = with_gpu(mib=1024)
+    stage = Stage(host)
+    answering(stage, torn(200))  # within the slack
+    asyncio.run(stage.stop())
+    assert len(stage.world.host.sent("gpus")) == 2

@@ -11,7 +11,7 @@ from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.core.commands import Answer
 from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.report import Outcome, exit_code_of
-from fleetstop.errors import ConnectionLost, HostUnreachable
+from fleetstop.errors import ConnectionLost, HostUnreachable, RemoteFailed
 from tests.actions.stage import Stage, job, target
 from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, a_job, torn, whole
 
@@ -523,3 +523,80 @@ def test_a_pattern_without_a_log_is_refused() -> None:
     aim = job(log=None, healthcheck=Healthcheck(log_matches="x"))
     outcome, _ = waited(of(aim, host), "healthy")
     assert exit_code_of(outcome) == 5
+
+
+# a container that is started anew
+
+
+def new_life(host: FakeHost, at_s: float, *, after_s: float = 4.0, number: int = 90) -> None:
+    """`pct stop` and `pct start`: the same numbers are given out again, to others."""
+
+    def start() -> None:
+        host.procs.clear()
+        init = host.add(Proc(2000, 1, ("init",)))
+        init.start = 99
+        host.add(Trainer(host, 2000 + number, 2000)).start = 12345
+
+    host.later(at_s, host.procs.clear)
+    host.later(at_s + after_s, start)
+
+
+def test_the_number_our_shell_once_had_is_the_job_s_in_the_new_life() -> None:
+    """It was taken for our own shell, and the job of the new life was never seen."""
+    host = FakeHost()
+    host.write("/log", b"old\n")
+    a_job(host)
+    stage = of(job(log="/log", healthcheck=Healthcheck(within_s=5.0)), host)
+    new_life(host, 2.0)
+    stage.world.status = "stopped"
+    outcome, took = waited(stage, "healthy", 40.0)
+    assert (outcome.result, exit_code_of(outcome)) == ("running", 0), outcome.reason
+    assert {each.pid for each in outcome.family if each.role == "trainer"} == {90}
+    assert took < 20
+
+
+def test_while_the_container_is_stopped_or_boots_its_log_is_waited_for() -> None:
+    host = FakeHost()
+    host.write("/log", b"old\n")
+    a_job(host)
+    stage = of(job(log="/log", healthcheck=Healthcheck(log_matches="tok/s", within_s=60.0)), host)
+    new_life(host, 2.0)
+    stage.world.status = "stopped"
+
+    def closed() -> None:
+        stage.world.ours_inside = frozenset()
+        stage.world.entering = RemoteFailed("container 200 on pve1 is not running")
+
+    host.later(2.0, closed)
+    host.later(8.0, lambda: setattr(stage.world, "entering", None))
+    host.later(9.0, lambda: host.write("/log", b"old\n14.0K tok/s\n"))
+    outcome, _ = waited(stage, "healthy", 40.0)
+    assert (outcome.result, exit_code_of(outcome)) == ("running", 0), outcome.reason
+    assert outcome.reason == "the log says: 14.0K tok/s"
+
+
+def test_one_that_can_never_be_entered_is_unknown_and_says_why() -> None:
+    host = FakeHost()
+    host.write("/log", b"old\n")
+    a_job(host)
+    stage = of(job(log="/log", healthcheck=Healthcheck(log_matches="tok/s", within_s=60.0)), host)
+    host.later(
+        2.0, lambda: setattr(stage.world, "entering", RemoteFailed("pct could not enter it"))
+    )
+    outcome, took = waited(stage, "healthy", 10.0)
+    assert (outcome.result, exit_code_of(outcome)) == ("unreachable", 4)
+    assert "pct could not enter it" in (outcome.reason or "")
+    assert took < 12
+
+
+@pytest.mark.parametrize("what", ["gone", "healthy"])
+def test_a_look_between_stopped_and_started_is_looked_at_again(what: What) -> None:
+    """Its processes were not there yet, and then it was said to run."""
+    host = FakeHost()
+    host.write("/log", b"old\n")
+    a_job(host)
+    stage = of(job(log="/log", healthcheck=Healthcheck(within_s=5.0)), host)
+    new_life(host, 2.0, after_s=0.5)
+    outcome, _ = waited(stage, what, 12.0)  # pct says running although nothing can be seen
+    expected = ("still_running", 1) if what == "gone" else ("running", 0)
+    assert (outcome.result, exit_code_of(outcome)) == expected, outcome.reason

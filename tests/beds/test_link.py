@@ -177,6 +177,33 @@ def test_without_a_way_back_the_truth_is_told(
     once_saved(case, ran)
 
 
+@pytest.mark.parametrize("point", ["opening", "looking"])
+def test_a_status_whose_connection_goes_wrong_looks_on_over_a_new_one(
+    lab: Lab, boxes: Callable[[], Bed], tmp_path: Path, point: str
+) -> None:
+    wrongs: tuple[Wrong, ...] = ("cut", "reset", "killed")
+    box = boxes()
+    job = box.start()
+    for wrong in wrongs:
+        proxy = Proxy(lab, wrong)
+        least = 2_500 if point == "opening" else 9_000
+        proxy.when = lambda count, least=least: count > least  # type: ignore[misc]
+        try:
+            ran = box.finish(
+                box.popen("status", box.name, inventory=proxy.inventory(tmp_path)), 60, alone=False
+            )
+        finally:
+            proxy.close()
+        assert proxy.fired.is_set(), (wrong, ran.people)
+        assert (ran.code, ran.target["result"]) == (0, "running"), (wrong, ran.people)
+        assert ran.target["cost"]["ssh_connections"] == 2, wrong
+        told = any("went on over a new one" in each for each in ran.target["findings"])
+        assert told == ("reconnected" in ran.names())
+        assert ran.seconds < 30
+    assert lives(job)
+    assert box.signals_seen(job) == 0
+
+
 def live_lock(box: Bed) -> str | None:
     place = Path(f"/run/lock/fleetstop.{box.vmid}")
     files = sorted(place.iterdir()) if place.is_dir() else []

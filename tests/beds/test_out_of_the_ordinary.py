@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -396,3 +397,52 @@ def test_a_checkpoint_directory_that_is_not_there_is_told_before(box: Bed) -> No
     assert any("/workspace/ckpt does not exist" in each for each in shown.target["findings"])
     ran = box.run("stop", box.name, "--graceful", "-n", inventory=inventory)
     assert any("/workspace/ckpt does not exist" in each for each in ran.target["findings"])
+
+
+def shell(box: Bed, text: str) -> subprocess.CompletedProcess[str]:
+    """As typed: `"$0"` is fleetstop's Python, the inventory is in the environment."""
+    return subprocess.run(
+        ["/bin/bash", "-c", text, sys.executable],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, "FLEETSTOP_INVENTORY": str(box.lab.inventory)},
+    )
+
+
+def recorded(box: Bed) -> list[dict[str, object]]:
+    """The reports of this container's stops, as the history has them."""
+    place = Path(os.environ["XDG_STATE_HOME"]) / "fleetstop/runs"
+    found = [json.loads(each.read_text()) for each in sorted(place.glob("*.json"))]
+    reports = [each["report"] for each in found if each["command"] == "stop"]
+    return [each for each in reports if each["targets"][0]["target"].startswith(box.name)]
+
+
+def test_a_full_disk_behind_stdout_hinders_no_stop_and_is_no_success(box: Bed) -> None:
+    job = box.start("--save-seconds", "1")
+    done = shell(box, f'"$0" -m fleetstop stop {box.name} --graceful --json >/dev/full')
+    assert done.returncode == 70, done.stderr
+    assert "not all of the output could be written: No space left on device" in done.stderr
+    assert "stopped" in done.stderr
+    assert not lives(job)
+    assert (box.signals_seen(job), len(box.saved())) == (1, 1)
+    (report,) = recorded(box)
+    assert report["exit_code"] == 0  # what became of the job
+    seen = shell(box, f'"$0" -m fleetstop status {box.name} >/dev/full')
+    assert seen.returncode == 70, seen.stderr
+
+
+def test_a_reader_who_leaves_in_the_middle_aborts_no_stop(box: Bed) -> None:
+    job = box.start("--save-seconds", "3", "--size-mb", "1")
+    text = f'"$0" -m fleetstop stop {box.name} --graceful | head -1; echo "${{PIPESTATUS[0]}}"'
+    done = shell(box, text)
+    first, code = done.stdout.splitlines()
+    assert box.name in first
+    assert code == "0", done.stderr
+    assert "Traceback" not in done.stderr
+    assert not lives(job)
+    assert (box.signals_seen(job), len(box.saved())) == (1, 1)
+    (report,) = recorded(box)
+    assert report["exit_code"] == 0

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,59 @@ def said(*words: str) -> str:
     return done.stdout
 
 
+@pytest.fixture
+def frozen_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A state directory on a disk of its own; called, that disk hangs: every write to it waits."""
+    image, place = tmp_path / "image", tmp_path / "state"
+    place.mkdir()
+    with image.open("wb") as stream:
+        stream.truncate(48 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], capture_output=True, check=False)
+    mounting = ["mount", "-o", "loop", str(image), str(place)]
+    mounted = subprocess.run(mounting, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no loop device with ext4 here: {mounted.stderr}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    try:
+        yield lambda: _frozen(place)
+    finally:
+        subprocess.run(["fsfreeze", "-u", str(place)], capture_output=True, check=False)
+        until(lambda: subprocess.run(["umount", str(place)], check=False).returncode == 0)
+
+
+def _frozen(place: Path) -> None:
+    subprocess.run(["fsfreeze", "-f", str(place)], check=True)
+
+
 # the record
+
+
+def test_a_home_that_hangs_under_the_stop_hinders_neither_its_signals_nor_its_end(
+    box: Bed, frozen_home: Callable[[], None], tmp_path: Path
+) -> None:
+    """As a network home whose server is away. Written in the loop, the first event after that
+    would stop the watching: the job saves, and nobody proves it or says so."""
+    job = box.start("--save-seconds", "3", "--size-mb", "1")
+    running = box.popen("stop", box.name, "--graceful")
+    until(lambda: "saving" in box.log(job), 40.0)
+    frozen_home()
+    began = time.monotonic()
+    lines: list[str] = []
+    out = running.process.stdout
+    assert out is not None
+    while not lines or json.loads(lines[-1])["event"] != "report":
+        lines.append(out.readline())
+        assert lines[-1], "it ended without a report"
+    assert time.monotonic() - began < 30
+    report = json.loads(lines[-1])
+    assert (report["exit_code"], report["targets"][0]["result"]) == (0, "stopped")
+    assert (box.signals_seen(job), len(box.saved())) == (1, 1)
+    time.sleep(6.0)  # for longer than it waits for its record
+    subprocess.run(["fsfreeze", "-u", str(tmp_path / "state")], check=True)
+    _, err = running.process.communicate(timeout=30)
+    assert running.process.returncode == 0
+    assert "this run left no whole record" in err
+    assert "does not answer" in err
 
 
 def test_a_polite_stop_leaves_its_record_for_its_owner_only(box: Bed) -> None:

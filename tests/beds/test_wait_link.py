@@ -65,3 +65,26 @@ def test_a_container_that_is_stopped_ends_the_wait_for_a_checkpoint(box: Bed) ->
     ran = box.finish(running, 30.0, alone=False)
     assert (ran.code, ran.target["result"]) == (6, "unclean"), ran.people
     assert "was stopped" in ran.target["reason"]
+
+
+def test_a_container_that_is_started_anew_is_waited_for_in_its_new_life(
+    box: Bed, tmp_path: Path
+) -> None:
+    """`pct stop`, `pct start` and a trainer, while somebody waits for its log to say that it
+    trains: the shell of the first life is over, and for a while nobody can enter."""
+    inventory = tmp_path / "fleet.yaml"
+    text = box.lab.inventory.read_text()
+    match = "match: {script: train.py}\n"
+    assert match in text
+    inventory.write_text(
+        text.replace(match, f"{match}        healthcheck: {{log_matches: step, within: 90s}}\n")
+    )
+    running = box.popen("wait", box.name, "--for", "healthy", inventory=inventory)
+    began(running, box)
+    box.lab.stop(box.vmid)
+    time.sleep(3.0)
+    box.lab.boot(box.vmid)
+    job = box.start("--no-save")
+    ran = box.finish(running, 60.0, alone=False)
+    assert (ran.code, ran.target["result"]) == (0, "running"), ran.people
+    assert [each["pid"] for each in ran.target["family"] if each["role"] == "trainer"] == [job.pid]

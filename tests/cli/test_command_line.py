@@ -273,9 +273,28 @@ def test_interrupted_while_it_is_loaded_too(
     assert len(capsys.readouterr().out.splitlines()) == lines
 
 
-@pytest.mark.parametrize("words", [["stop", "ct201", "--json"], ["ls"], ["explain", "deaf"]])
-def test_a_full_stdout_is_told_and_changes_no_code(home: Path, words: list[str]) -> None:
-    """An empty file beside exit 0 would be read as an empty answer."""
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["stop", "ct201", "--json"],
+        ["stop", "ct201"],
+        ["ls"],
+        ["ls", "--json"],
+        ["explain", "deaf"],
+        ["history"],
+        ["history", "--json"],
+        ["playbook", "ls"],
+        ["playbook", "show", "graceful"],
+        ["playbook", "rehearse", "graceful", "--against", "polite"],
+        ["schema", "playbook"],
+        ["--help"],
+        ["stop", "--help"],
+        ["--version"],
+    ],
+)
+def test_a_full_stdout_is_told_and_is_no_success(home: Path, words: list[str]) -> None:
+    """An empty file beside exit 0 would be read as an empty answer. What became of a job, 5 here,
+    stands."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "fleetstop", *words],
@@ -287,9 +306,65 @@ def test_a_full_stdout_is_told_and_changes_no_code(home: Path, words: list[str])
             timeout=60,
             check=False,
         )
-    assert done.returncode == (5 if words[0] == "stop" else 0)
+    assert done.returncode == (5 if words[:2] == ["stop", "ct201"] else 70)
     told = [each for each in done.stderr.splitlines() if "could be written" in each]
     assert told == ["fleetstop: not all of the output could be written: No space left on device"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["playbook", "--help"],
+        ["--version"],
+        ["explain"],
+        ["ls"],
+        ["schema", "playbook"],
+    ],
+)
+@pytest.mark.parametrize("way", ["left", "closed"])
+def test_a_reader_who_has_left_changes_no_code(home: Path, words: list[str], way: str) -> None:
+    """click would end with 1, which says that a trainer runs."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    shell = 'exec "$@" >&-' if way == "closed" else 'exec "$@"'
+    with open(writing, "wb") as gone:
+        done = subprocess.run(
+            ["sh", "-c", shell, "sh", sys.executable, "-m", "fleetstop", *words],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["bogus"], ["ls", "-i", "/nowhere"]])
+def test_a_full_stderr_changes_no_code_either(home: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fleetstop", *words],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == (2 if words == ["bogus"] else 3)
+
+
+def test_a_hint_about_names_names_the_inventory_that_was_named(home: Path) -> None:
+    (home / "my fleet.yaml").write_text("hosts: {pve1: {ssh: root@10.1.2.6}}\n")
+    for words in (["stop", "nobody"], ["status", "nobody"], ["wait", "nobody"]):
+        done = fleetstop(home, *words, "-i", "my fleet.yaml")
+        assert done.returncode == 2
+        assert "`fleetstop ls -i 'my fleet.yaml'`" in done.stderr
+        assert "`fleetstop ls` lists" in fleetstop(home, *words).stderr
 
 
 def test_ls_lists_the_inventory(home: Path) -> None:

@@ -716,6 +716,7 @@ def test_a_directory_where_anybody_could_remove_our_lines_is_refused(
     place.chmod(0o777)
 
     async def story(local: LocalShell) -> None:
+        assert (await ask(local, "claimable", target, "run")).status == 23
         assert (await ask(local, "claim", target, "run", "me")).status == 23
         assert (await ask(local, "ledger", target)).status == 23
         place.chmod(0o1777)
@@ -729,6 +730,38 @@ def test_a_directory_where_anybody_could_remove_our_lines_is_refused(
         assert ledger_text(target) == before
 
     asyncio.run(as_other(kind, story))
+
+
+@pytest.mark.bed
+def test_whether_it_can_be_claimed_is_seen_without_claiming(
+    kind: str, started: Started, target: str, bed: None
+) -> None:
+    """A dry run must not plan what `claim` would refuse, and must leave nothing behind."""
+    place = LOCKS / f"fleetstop.{target}"
+
+    async def both(local: LocalShell, expected: int) -> None:
+        before = sorted(place.iterdir()) if place.is_dir() else place.exists()
+        assert (await ask(local, "claimable", target, "run")).status == expected
+        assert (sorted(place.iterdir()) if place.is_dir() else place.exists()) == before
+        assert (await ask(local, "claim", target, "run", "me")).status == expected
+
+    async def theirs(local: LocalShell) -> None:
+        place.write_text("no directory")
+        await both(local, 20)
+        place.unlink()
+        place.mkdir()
+        place.chmod(0o1755)  # sticky, and root's alone to write in
+        await both(local, 20)
+        place.chmod(0o1777)
+        await both(local, 0)
+        assert (await ask(local, "claimable", target, "../run")).status == 2
+
+    async def anew(local: LocalShell) -> None:
+        await both(local, 0)
+
+    asyncio.run(as_other(kind, theirs))
+    shutil.rmtree(place)
+    play(kind, anew)
 
 
 @pytest.mark.bed
@@ -958,7 +991,7 @@ def test_a_linked_lock_directory_is_refused(
 
     async def story(local: LocalShell) -> None:
         job = started.sleeper()
-        for verb in ("claim", "ledger", "stamp", "done", "forget"):
+        for verb in ("claim", "claimable", "ledger", "stamp", "done", "forget"):
             assert (await ask(local, verb, target, "run", "me")).status == 21, verb
         assert (await send(local, target, "TERM", who(job))).status == 21
         assert still_runs(job)

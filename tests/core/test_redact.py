@@ -56,6 +56,38 @@ ARGVS: list[tuple[list[str], str]] = [
     (["train", f"--data=https://s3/x?X-Amz-Credential={KEY}&y=1"], KEY),
     (["sshpass", "-p", KEY, "ssh", "pve"], KEY),
     (["train", f"--password=\x1b[1m{KEY}"], KEY),
+    # by the place alone
+    (["mysql", "-u", "root", f"-p{KEY}", "db"], KEY),
+    (["/usr/bin/mysqldump", "-phunteronly", "db"], "hunteronly"),
+    (["mariadb-dump", "-pmy blanks", "db"], "my blanks"),
+    (["bash", "-c", f"mysql -uroot -p'{KEY}' db | gzip"], KEY),
+    (["train", f"-p{KEY}"], KEY),
+    (["redis-cli", "-h", "db", "-a", KEY], KEY),
+    (["mongosh", "-u", "x", "-p", KEY], KEY),
+    (["docker", "login", "-u", "me", "-p", KEY, "reg"], KEY),
+    (["ldapsearch", "-D", "cn=x", "-w", KEY], KEY),
+    (["curl", "-u", f"me:{KEY}", "https://x"], KEY),
+    (["curl", f"--user=me:{KEY}"], KEY),
+    (["smbclient", "-U", f"me%{KEY}"], KEY),
+    (["wandb", "login", KEY], KEY),
+    (["train", f"--key={KEY}"], KEY),
+    (["train", "--key", "hunteronly"], "hunteronly"),
+    (["train", f"key={KEY}"], KEY),
+    (["train", f"key: {KEY}"], KEY),
+    (["train", f'{{"key": "{KEY}"}}'], KEY),
+    (["train", f"--signing-key={KEY}"], KEY),
+    (["env", f"SSH_KEY={KEY}"], KEY),
+    (["env", "COMET_KEY=hunteronly"], "hunteronly"),
+    (["env", f"AWS_SESSION_TOKEN={KEY}"], KEY),
+    (["env", f"AWS_ANYTHING={KEY}"], KEY),
+    (["train", "--pass", KEY], KEY),
+    (["train", f"--pwd={KEY}"], KEY),
+    (["env", f"DB_PASS={KEY}"], KEY),
+    (["openssl", "rsa", "-passin", f"pass:{KEY}"], KEY),
+    (["curl", "-H", f"Cookie: sid={KEY}; b={KEY}"], KEY),
+    (["curl", "-H", f"Proxy-Authorization: Bearer {KEY}"], KEY),
+    (["curl", f"https://hooks.slack.com/services/T000/B000/{KEY}"], KEY),
+    (["psql", f"redis://:{KEY}@db:6379/0"], KEY),
 ]
 
 BENIGN_TEXTS = [
@@ -69,6 +101,14 @@ BENIGN_TEXTS = [
     "höhe 3 µs, 文件 ok",
     "C:\\new\\table",
     "task-12345678 disk-A1234567 sk-learn-contrib",
+    "docker run -p 8080:80 -p8081:81 -u 1000:1000 img",
+    "ssh -p22 -p 2222 host; mkdir -p /a/b1; cp -pr a b; tar -pxf x.tar; ps -p 123",
+    "cc -pthread -pedantic; rsync -p/data/run1234567",
+    "python3 train.py --pass 3 --key /etc/ssl/x.key --sort-key=name --hotkey=F1",
+    "missing key: encoder.layer.12.weight; dict key: value; key=loss; KeyError: 'step'",
+    "num_key_value_heads=8 key_padding_mask: None monkey=3 passes=4 bypass=true compass=1",
+    "AWS_REGION=eu-west-1 AWS_DEFAULT_REGION=eu-west-1 AWS_PROFILE=dev AWS_CONFIG_FILE=/x/config",
+    "PWD=/root OLDPWD=/tmp SSL_KEY=/etc/ssl/x.key mysql -h db -P 3306 --port=3306",
     "",
 ]
 
@@ -78,6 +118,7 @@ PIECES = st.lists(
         st.sampled_from(
             ["token", "--password", "TOKEN=", "Bearer ", "://", "hf_", " key ", HEX40, "secret"]
         ),
+        st.sampled_from(["mysql ", "-p", "-u ", "me:", "--key=", "_KEY=", "AWS_", "cookie: "]),
         st.sampled_from(["authorization: ", "sk-", "AKIA", "sshpass -p ", "sig=", "tokens", KEY]),
         st.characters(),
     ),
@@ -118,6 +159,11 @@ def test_what_is_no_secret_stays_in_a_command() -> None:
     assert redact.command(["env", "A_TOKEN=x", "y"]) == "env A_TOKEN=*** y"
     assert redact.command(["bash", "-c", "A_TOKEN=x y"]) == "bash -c 'A_TOKEN=*** y'"
     assert redact.command([]) == ""
+    # nor is what stands behind a masked argument hidden with it
+    header = f"Authorization: Bearer {KEY}"
+    shown = "curl -H 'Authorization: ***' https://host/x --lr 3"
+    assert redact.command(["curl", "-H", header, "https://host/x", "--lr", "3"]) == shown
+    assert redact.text(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -171,7 +217,21 @@ def test_letters_digits_and_blanks_are_safe_already(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["token", "--a", "a-", "://a", "hf_a", "'", '"', "key ", "eyJaaaaaaaa.", "\\"]
+    "piece",
+    [
+        *("token", "--a", "a-", "://a", "hf_a", "'", '"', "key ", "eyJaaaaaaaa.", "\\"),
+        *(
+            "mysql ",
+            "mysql -u",
+            "-pa1",
+            "-u a:",
+            "-U a%",
+            "docker login ",
+            "ldapx ",
+            "wandb login ",
+        ),
+        *("--a-pass ", "A_KEY=", "key=aB", "AWS_A", "AWS_A=", "cookie: a", "A1_", "redis-cli -a "),
+    ],
 )
 def test_a_long_hostile_line_costs_little(piece: str) -> None:
     line = piece * (60_000 // len(piece))

@@ -200,6 +200,7 @@ class FakeHost:
         self.held_for_good: set[int] = set()
         self.frozen = False
         self.kill_status = 0
+        self.lock_status = 0
         self.kills: list[tuple[str, int]] = []
         self.frames: list[Command] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -214,6 +215,7 @@ class FakeHost:
             "detail": self._detail,
             "watch": self._watch,
             "claim": self._claim,
+            "claimable": lambda _: Answer(status=self.lock_status, data=b""),
             "ledger": self._ledger,
             "stamp": self._stamp,
             "done": self._done,
@@ -393,6 +395,8 @@ class FakeHost:
         return f"{word} {4 if int(word.partition(':')[0]) in self.procs else 3} "
 
     def _claim(self, words: tuple[str, ...]) -> Answer:
+        if self.lock_status:
+            return Answer(status=self.lock_status, data=b"")
         lines = self.ledgers.setdefault(words[0], {}).setdefault(words[1], [])
         lines += [f"header {words[2]}", f"stamp {self.uptime}"]
         lines += [f"break {self.uptime} {each}" for each in words[3:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
     ContainerFrozen,
     FleetstopError,
@@ -21,7 +22,7 @@ class FakePlace:
         self.within = FakeShell()
         self.hz = hz
         self.own_pid = own_pid
-        self.inside_pid: int | None = None
+        self.ours_inside: frozenset[ProcessId] = frozenset()
         self.pct_calls = 0
         self.ssh_connections = 1
         self.closed = False
@@ -55,9 +56,9 @@ class FakePlace:
             raise self.frozen_error()
         if self.entering is not None:
             raise self.entering
-        if self.inside_pid is None:
+        if not self.ours_inside:
             self.pct_calls += 1
-            self.inside_pid = self._inside_pid
+            self.ours_inside = frozenset({ProcessId(self._inside_pid, 1)})
         return self.within
 
     async def files(self) -> Shell:

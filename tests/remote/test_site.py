@@ -121,11 +121,12 @@ def test_one_connection_and_one_pct_exec_for_all_that_is_inside(lab: Lab, vmid: 
     calls, connections = len(lab.pct_calls()), lab.connections()
 
     async def story(place: SitePlace) -> None:
-        assert (place.pct_calls, place.inside_pid) == (0, None)
+        assert (place.pct_calls, place.ours_inside) == (0, frozenset())
         assert (await place.host.run(Command("hello"))).status == 0
         await asyncio.gather(*(place.inside() for _ in range(3)))
         shell = await place.inside()
-        assert f"pid={place.inside_pid}\n".encode() in (await shell.run(Command("hello"))).data
+        (ours,) = place.ours_inside
+        assert f"pid={ours.pid}\n".encode() in (await shell.run(Command("hello"))).data
         assert (place.pct_calls, place.ssh_connections) == (1, 1)
         assert await place.pct_status() == "running"
         assert place.pct_calls == 2
@@ -143,7 +144,8 @@ def test_our_own_pids_are_known_on_both_sides(lab: Lab, vmid: int) -> None:
         [attach] = attached(vmid)
         assert place._opened[0].attach.pid == attach
         assert Path(f"/proc/{place.own_pid}/cmdline").read_bytes().endswith(b"\0fleetstop\0")
-        inner = f"/proc/{lab.containers[vmid].init_pid()}/root/proc/{place.inside_pid}/cmdline"
+        (ours,) = place.ours_inside
+        inner = f"/proc/{lab.containers[vmid].init_pid()}/root/proc/{ours.pid}/cmdline"
         assert Path(inner).read_bytes().endswith(b"\0fleetstop\0")
         assert place.hz == os.sysconf("SC_CLK_TCK")
 
@@ -190,7 +192,7 @@ def test_a_plain_host_has_a_second_shell_and_no_container(lab: Lab) -> None:
         theirs = (await second.run(Command("hello"))).data
         assert f"pid={place.own_pid}\n".encode() not in theirs
         assert not await place.is_frozen()
-        assert (place.pct_calls, place.inside_pid, place.ssh_connections) == (0, None, 1)
+        assert (place.pct_calls, place.ours_inside, place.ssh_connections) == (0, frozenset(), 1)
 
     play(lab, None, story)
 
@@ -253,7 +255,7 @@ def test_a_missing_container_is_said_to_be_missing(lab: Lab) -> None:
         for ask in (place.inside, place.inside, place.pct_status):
             with pytest.raises(ContainerMissing, match="lab1 has no container 999999998"):
                 await ask()
-        assert place.inside_pid is None
+        assert place.ours_inside == frozenset()
 
     play(lab, 999_999_998, story)
 
@@ -365,6 +367,94 @@ def test_a_cancelled_entry_leaves_nothing(lab: Lab, vmid: int) -> None:
         play(lab, vmid, story)
     finally:
         lab.set_pct_cost(0)
+
+
+def test_a_shell_that_was_given_up_in_a_file_is_replaced_by_root_but_not_at_every_look(
+    lab: Lab, vmid: int
+) -> None:
+    fifo = lab.rootfs(vmid) / "workspace" / "fifo"
+    os.mkfifo(fifo)
+    stuck = Command("ends", ("/workspace/fifo",), deadline_s=0.4)
+
+    async def story(place: SitePlace) -> None:
+        now = time.monotonic()
+        place._site._now = lambda: now
+        with pytest.raises(FrameTimedOut):
+            await (await place.inside()).run(stuck)
+        (old,) = attached(vmid)
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+        assert place.pct_calls == 2
+        assert old not in attached(vmid)  # it is ended at once, and keeps no channel
+        # the same file again: not one pct for each look
+        for _ in range(3):
+            with pytest.raises(FrameTimedOut):
+                await (await place.inside()).run(stuck)
+        assert place.pct_calls == 2
+        now += 61
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+        assert place.pct_calls == 3
+        assert len(place.ours_inside) == 3
+
+    try:
+        play(lab, vmid, story)
+        assert gone_soon(vmid)
+    finally:
+        fifo.unlink()
+
+
+def test_one_that_hung_on_its_way_in_is_tried_again_after_a_while(
+    lab: Lab, vmid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that could not be entered for a minute is not lost for the whole run."""
+    monkeypatch.setattr(container_module, "ENTER_S", 1.0)
+    hurdle = tmp_path / "hurdle"
+    hurdle.touch()
+    hanging = script(tmp_path, f'[ -e "{hurdle}" ] && sleep 60', lab)
+
+    async def story(place: SitePlace) -> None:
+        now = time.monotonic()
+        place._site._now = lambda: now
+        with pytest.raises(FrameTimedOut):
+            await place.inside()
+        hurdle.unlink()
+        monkeypatch.setattr(container_module, "ENTER_S", 20.0)
+        with pytest.raises(FrameTimedOut):
+            await place.inside()
+        assert place.pct_calls == 1
+        now += 61
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+        assert place.pct_calls == 2
+
+    play(lab, vmid, story, pct=str(hanging))
+
+
+def test_the_second_shell_of_a_plain_host_is_replaced_too(lab: Lab, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    async def story(place: SitePlace) -> None:
+        with pytest.raises(FrameTimedOut):
+            await (await place.inside()).run(Command("ends", (str(fifo),), deadline_s=0.4))
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+
+    play(lab, None, story)
+
+
+def test_after_a_restart_of_the_container_it_is_entered_anew(lab: Lab) -> None:
+    vmid = lab.vmids[1]
+
+    async def story(place: SitePlace) -> None:
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+        (old,) = place.ours_inside
+        lab.stop(vmid)
+        lab.boot(vmid)
+        with pytest.raises(ConnectionLost):
+            await (await place.inside()).run(Command("hello"))
+        assert (await (await place.inside()).run(Command("hello"))).status == 0
+        assert old in place.ours_inside
+        assert len(place.ours_inside) == 2
+
+    play(lab, vmid, story)
 
 
 # ------------------------------------------------------------------------------- taken up again
@@ -500,7 +590,7 @@ def test_a_login_without_any_rights_looks_and_does_not_enter(
             await place.inside()
         # one that cannot be entered costs one pct, not one at every look
         assert place.pct_calls == 1
-        assert place.inside_pid is None
+        assert place.ours_inside == frozenset()
 
     as_login(lab, someone, vmid, story, sudo=sudo)
 

@@ -203,6 +203,21 @@ claim() {
   while uptime && [ "$up" = "$since" ]; do :; done
 }
 
+claimable() { # target run : what claim would refuse, as far as looking tells; changes nothing
+  case $2 in */*|.*|'') return 2 ;; esac
+  ledgerdir "$1"; c=$?
+  case $c in
+    0) p=$d ;;
+    22)
+      [ -e "$d" ] && return 20
+      p=$lockroot
+      until [ -e "$p" ]; do p=${p%/*}; p=${p:-/}; done
+      ;;
+    *) return $c ;;
+  esac
+  [ -d "$p" ] && [ -w "$p" ] && [ -x "$p" ] || return 20
+}
+
 ledger() { # target
   uptime || return 9
   echo "uptime:$up"
@@ -630,7 +645,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit)
+    hello|look|argv|detail|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;

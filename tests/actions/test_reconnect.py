@@ -80,6 +80,24 @@ def test_cut_at_any_frame_there_is_one_signal_and_it_is_stopped_and_saved(when: 
     assert doubts == (1 if when == "after" else 0)
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_plan_is_made_over_a_new_connection_too(when: str) -> None:
+    host = FakeHost()
+    a_job(host)
+    frames = Counted(host, 10**9, "never")
+    asyncio.run(Stage(host, place=frames).stop(dry_run=True))
+    assert frames.frames >= 8
+    for at in range(1, frames.frames + 1):
+        host = FakeHost()
+        trainer = a_job(host)
+        place = Counted(host, at, when)
+        stage = Stage(host, place=place)
+        outcome = asyncio.run(stage.stop(dry_run=True))
+        assert outcome.result == "planned", (at, outcome.reason)
+        assert len(stage.of(events.Reconnected)) == place.taken_up <= 1
+        assert (trainer.heard, place.host.changes()) == ([], [])
+
+
 def test_a_line_that_is_written_after_the_connection_was_re_made_counts_as_sent() -> None:
     """The shell was stalled in its send, and wakes in time to carry it out."""
 

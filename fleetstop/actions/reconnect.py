@@ -13,6 +13,7 @@ from typing import TypeVar
 from fleetstop import events
 from fleetstop.actions.telling import Teller
 from fleetstop.core.commands import Answer, Command
+from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
     ConnectionLost,
     CouldNotLook,
@@ -33,54 +34,66 @@ T = TypeVar("T")
 class _Outside:
     """The host's shell, whichever it is at the moment."""
 
-    def __init__(self, steady: Steady) -> None:
-        self._steady = steady
+    def __init__(self, place: ReconnectingPlace) -> None:
+        self._place = place
 
     async def run(self, command: Command) -> Answer:
-        return await self._steady.outside(command)
+        return await self._place.outside(command)
 
 
 class _Inside:
     """The container's shell, whichever it is at the moment."""
 
-    def __init__(self, steady: Steady) -> None:
-        self._steady = steady
+    def __init__(self, place: ReconnectingPlace) -> None:
+        self._place = place
 
     async def run(self, command: Command) -> Answer:
-        return await self._steady.within(command)
+        return await self._place.within(command)
 
 
 class _Files:
     """The target's files, from wherever they are read at the moment."""
 
-    def __init__(self, steady: Steady) -> None:
-        self._steady = steady
+    def __init__(self, place: ReconnectingPlace) -> None:
+        self._place = place
 
     async def run(self, command: Command) -> Answer:
-        return await self._steady.reading(command)
+        return await self._place.reading(command)
 
 
-class Steady:
+class ReconnectingPlace:
     """A Place that outlives its connection: see ports.Place.
 
-    A few tries within a minute, and none that would begin past `until` by the clock; where it
-    cannot be re-made, ConnectionLost says why, and is raised at once from then on.
+    A few tries within a minute (`within_s`), and none that would begin past `until` by the
+    clock; where it cannot be re-made, ConnectionLost says why, and is raised at once from then on.
     """
 
     def __init__(
-        self, place: Place, host: str, clock: Clock, teller: Teller, until: float | None = None
+        self,
+        place: Place,
+        host: str,
+        clock: Clock,
+        teller: Teller,
+        until: float | None = None,
+        within_s: float = WITHIN_S,
     ) -> None:
         self._place = place
         self._name = host
         self._clock = clock
         self._teller = teller
         self._until = until
+        self._within_s = within_s
         self._one = asyncio.Lock()
         self._made = 0
         self._over: ConnectionLost | None = None
         self.host: Shell = _Outside(self)
         self._within: Shell = _Inside(self)
         self._reading: Shell = _Files(self)
+
+    @property
+    def remade(self) -> bool:
+        """Whether what was seen was seen over more than one connection."""
+        return self._made > 0
 
     @property
     def hz(self) -> int:
@@ -91,8 +104,8 @@ class Steady:
         return self._place.own_pid
 
     @property
-    def inside_pid(self) -> int | None:
-        return self._place.inside_pid
+    def ours_inside(self) -> frozenset[ProcessId]:
+        return self._place.ours_inside
 
     @property
     def pct_calls(self) -> int:
@@ -220,7 +233,8 @@ class Steady:
             pause = min(_LONGEST_PAUSE_S, pause * 2)
 
     def _longest(self, since: float) -> float:
-        return WITHIN_S if self._until is None else min(WITHIN_S, self._until - since)
+        longest = self._within_s
+        return longest if self._until is None else min(longest, self._until - since)
 
     def _given_up(self, lost: CouldNotLook, why: CouldNotLook, spent: float) -> ConnectionLost:
         text = f"{lost.message}; it could not be re-made in {spent:.0f} s: {why.message}"
