@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome, PlannedStep, Report
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
+from fleetstop.core.climbing.consent import Choice, Question
 from fleetstop.core.commands import Answer, Command
-from fleetstop.core.consent import Choice, Question
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import FleetstopError
 

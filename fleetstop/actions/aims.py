@@ -9,15 +9,15 @@ from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, completeness
 from fleetstop.actions.verify import records
 from fleetstop.actions.vigil import Vigil
-from fleetstop.core import checkpoint as ckpt
-from fleetstop.core.checkpoint import Checkpoint, Listing
-from fleetstop.core.family import Kin
 from fleetstop.core.gpu import GpuVerdict, GpuView, Unseen, indexes_of, released
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.joblog import LogTail
+from fleetstop.core.kin.family import Kin
 from fleetstop.core.redact import brief
 from fleetstop.core.report import CheckpointRecord, Outcome
-from fleetstop.core.risk import age
+from fleetstop.core.saves import checkpoint as ckpt
+from fleetstop.core.saves.checkpoint import Checkpoint, Listing
+from fleetstop.core.saves.risk import age
 from fleetstop.errors import Refused, RemoteFailed
 
 _EVERY_S = 1.0

@@ -11,12 +11,12 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import looks, refusals
 from fleetstop.actions.telling import Scope
-from fleetstop.core.consent import Choice, Question, Terms
-from fleetstop.core.family import Family
+from fleetstop.core.climbing.consent import Choice, Question, Terms
+from fleetstop.core.climbing.requests import choose_stop_signal
 from fleetstop.core.inventory import Job
+from fleetstop.core.kin.family import Family
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.requests import choose_stop_signal
 from fleetstop.ports import Choose, Confirm
 
 _BOTH = ("INT", "TERM")

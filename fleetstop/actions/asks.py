@@ -10,12 +10,12 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions.lock import IN_TIME_S, Answered
 from fleetstop.actions.telling import Scope
+from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.commands import Command
 from fleetstop.core.ladder import Ladder
 from fleetstop.core.playbook import FOREVER
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import text as harmless
-from fleetstop.core.rungs import Send
 from fleetstop.errors import ConnectionLost, CouldNotLook, FrameTimedOut, RemoteFailed
 from fleetstop.ports import Shell
 

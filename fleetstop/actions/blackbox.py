@@ -12,12 +12,12 @@ from fleetstop.actions import looks
 from fleetstop.actions.snapshots import seen
 from fleetstop.actions.stacks import stacks
 from fleetstop.actions.telling import Scope
+from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.commands import Command
-from fleetstop.core.family import Family
+from fleetstop.core.kin.family import Family
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import text
 from fleetstop.core.report import Stack
-from fleetstop.core.rungs import Send
 from fleetstop.core.verdict import Judged
 from fleetstop.errors import FleetstopError
 from fleetstop.events import Boxed, Opened

@@ -18,11 +18,12 @@ from fleetstop.actions.lock import Answered, Lock
 from fleetstop.actions.narrate import narrate, pids_of
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
-from fleetstop.core.birth import may_be_marked
-from fleetstop.core.checkpoint import Listing
-from fleetstop.core.family import Family, Kin, standing
+from fleetstop.core.climbing.rungs import Send, Skip, WatchOn, requests
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.joblog import LogTail, trains_on
+from fleetstop.core.judging.marks import earlier_marks
+from fleetstop.core.kin.birth import may_be_marked
+from fleetstop.core.kin.family import Family, Kin, standing
 from fleetstop.core.ladder import (
     Arrived,
     Ask,
@@ -39,10 +40,9 @@ from fleetstop.core.ladder import (
     observe,
     was_sent,
 )
-from fleetstop.core.marks import earlier_marks
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.report import SignalRecord
-from fleetstop.core.rungs import Send, Skip, WatchOn, requests
+from fleetstop.core.saves.checkpoint import Listing
 from fleetstop.core.verdict import Judged, Look, follow, judge, news
 from fleetstop.errors import (
     ConnectionLost,

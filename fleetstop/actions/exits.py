@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetstop import events
 from fleetstop.actions.telling import Teller
-from fleetstop.core.family import Family, Kin, standing
+from fleetstop.core.kin.family import Family, Kin, standing
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 

@@ -9,16 +9,16 @@ from fleetstop.actions import looks
 from fleetstop.actions.kept import Kept, Steady, as_listed, still_coming
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
-from fleetstop.core import checkpoint as ckpt
-from fleetstop.core.checkpoint import Checkpoint, Listing
-from fleetstop.core.family import Family
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.inventory import Job
 from fleetstop.core.joblog import LogTail
-from fleetstop.core.listing import spelled
-from fleetstop.core.neighbours import under, with_business
+from fleetstop.core.kin.family import Family
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.saves import checkpoint as ckpt
+from fleetstop.core.saves.checkpoint import Checkpoint, Listing
+from fleetstop.core.saves.listing import spelled
+from fleetstop.core.saves.neighbours import under, with_business
+from fleetstop.core.saves.risk import AtRisk
 from fleetstop.errors import RemoteFailed
 from fleetstop.ports import Shell
 

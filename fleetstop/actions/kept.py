@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from fleetstop.actions import looks
-from fleetstop.core import checkpoint as ckpt
-from fleetstop.core import wholeness
-from fleetstop.core.checkpoint import Checkpoint, Listing
-from fleetstop.core.formats import Read
-from fleetstop.core.listing import Entry, spelled
-from fleetstop.core.risk import AtRisk, age, is_ahead
+from fleetstop.core.saves import checkpoint as ckpt
+from fleetstop.core.saves import wholeness
+from fleetstop.core.saves.checkpoint import Checkpoint, Listing
+from fleetstop.core.saves.formats import Read
+from fleetstop.core.saves.listing import Entry, spelled
+from fleetstop.core.saves.risk import AtRisk, age, is_ahead
 from fleetstop.ports import Shell
 
 FRESH_S = 60.0

@@ -9,17 +9,17 @@ from msgspec import Struct
 from fleetstop.actions import looks, overhead
 from fleetstop.actions.kept import FRESH_S, Kept, as_listed, still_coming
 from fleetstop.actions.telling import Scope
-from fleetstop.core import checkpoint as ckpt
-from fleetstop.core.checkpoint import Listing
-from fleetstop.core.family import Family, Found, find
+from fleetstop.core.above.supervisors import Notes
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.joblog import LogTail
-from fleetstop.core.lineage import through_panes
-from fleetstop.core.matching import matches, needs_detail
+from fleetstop.core.kin.family import Family, Found, find
+from fleetstop.core.kin.lineage import through_panes
+from fleetstop.core.kin.matching import matches, needs_detail
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.risk import AtRisk
-from fleetstop.core.supervisors import Notes
+from fleetstop.core.saves import checkpoint as ckpt
+from fleetstop.core.saves.checkpoint import Listing
+from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.verdict import Look
 from fleetstop.errors import RemoteFailed
 

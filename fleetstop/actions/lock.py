@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from fleetstop.actions.refusals import no_lock
 from fleetstop.actions.telling import Run
+from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.commands import Command
-from fleetstop.core.family import Kin
+from fleetstop.core.kin.family import Kin
 from fleetstop.core.ledger import (
     Heard,
     Ledger,
@@ -23,7 +24,6 @@ from fleetstop.core.ledger import (
     undecided,
 )
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.rungs import Send
 from fleetstop.errors import (
     ConnectionLost,
     CouldNotLook,

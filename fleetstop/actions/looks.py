@@ -9,11 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from fleetstop.core.commands import Answer, Command
-from fleetstop.core.formats import head_bytes, longer_head
 from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
 from fleetstop.core.inventory import Match
 from fleetstop.core.joblog import LogTail, parse_log
-from fleetstop.core.listing import NEWEST, Listing, PlainFile, TooMany, parse_listing, parse_newest
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.procfs import (
     parse_argv,
@@ -22,6 +20,15 @@ from fleetstop.core.procfs import (
     text,
     with_argv,
     with_detail,
+)
+from fleetstop.core.saves.formats import head_bytes, longer_head
+from fleetstop.core.saves.listing import (
+    NEWEST,
+    Listing,
+    PlainFile,
+    TooMany,
+    parse_listing,
+    parse_newest,
 )
 from fleetstop.errors import CouldNotLook, FrameTimedOut, PrivilegeMissing, RemoteFailed
 from fleetstop.ports import Clock, Place, Shell

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fleetstop import events
 from fleetstop.actions.telling import Teller
-from fleetstop.core.family import Kin
+from fleetstop.core.climbing.rungs import Send, Skip, WatchOn
+from fleetstop.core.kin.family import Kin
 from fleetstop.core.ladder import Arrived, Enter, Held
 from fleetstop.core.playbook import FOREVER
-from fleetstop.core.rungs import Send, Skip, WatchOn
 
 
 def narrate(teller: Teller, step: Enter | Skip | WatchOn | Arrived | Held | Send) -> None:

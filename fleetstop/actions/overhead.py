@@ -6,11 +6,8 @@ from collections.abc import Iterable
 
 from fleetstop.actions import looks
 from fleetstop.actions.telling import Scope
-from fleetstop.core.family import Family
-from fleetstop.core.process import Process, ProcessId, ProcessTree
-from fleetstop.core.shells import scripts
-from fleetstop.core.supervisors import Ask, Notes, subject, to_ask
-from fleetstop.core.units import (
+from fleetstop.core.above.supervisors import Ask, Notes, subject, to_ask
+from fleetstop.core.above.units import (
     SHOWN,
     Policy,
     docker_policy,
@@ -18,6 +15,9 @@ from fleetstop.core.units import (
     supervisord_policy,
     systemd_policy,
 )
+from fleetstop.core.kin.family import Family
+from fleetstop.core.kin.shells import scripts
+from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.errors import CouldNotLook
 
 _CONFIGS = ("/etc/supervisor/supervisord.conf", "/etc/supervisord.conf")

@@ -9,19 +9,19 @@ from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.verify import records
 from fleetstop.core import redact
-from fleetstop.core.family import Family
+from fleetstop.core.above.ranks import promise
+from fleetstop.core.above.supervisors import standing_above
+from fleetstop.core.climbing.rungs import requests
 from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
+from fleetstop.core.judging.marks import earlier_marks
+from fleetstop.core.kin.family import Family
+from fleetstop.core.kin.lineage import abandoned
 from fleetstop.core.ladder import Ladder
-from fleetstop.core.lineage import abandoned
-from fleetstop.core.listing import PlainFile, spelled
-from fleetstop.core.marks import earlier_marks
-from fleetstop.core.ranks import promise
 from fleetstop.core.report import AboveRecord, CheckpointRecord, GpuRecord, Member, Outcome, Result
-from fleetstop.core.risk import AtRisk, age
-from fleetstop.core.rungs import requests
+from fleetstop.core.saves.listing import PlainFile, spelled
+from fleetstop.core.saves.risk import AtRisk, age
 from fleetstop.core.signals import Landing, worst
-from fleetstop.core.supervisors import standing_above
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
 from fleetstop.errors import ContainerFrozen, CouldNotLook, LockTaken, Refused
 from fleetstop.events import CheckpointSeen, LogSeen

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fleetstop.actions.telling import Run
-from fleetstop.core.family import Family, Found
 from fleetstop.core.inventory import Match, Target
-from fleetstop.core.listing import PlainFile
+from fleetstop.core.kin.family import Family, Found
 from fleetstop.core.playbook import Hold
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import brief
+from fleetstop.core.saves.listing import PlainFile
 from fleetstop.errors import Refused, RemoteFailed
 
 

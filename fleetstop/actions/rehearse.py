@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from fleetstop import events
 from fleetstop.actions.narrate import narrate, pids_of
 from fleetstop.actions.telling import Teller
+from fleetstop.core.climbing.rungs import Send, Skip, WatchOn
+from fleetstop.core.climbing.steps import Arrived, Enter, Held
 from fleetstop.core.redact import command
-from fleetstop.core.rehearsal import CHECKPOINTS
+from fleetstop.core.rehearsing.rehearsal import CHECKPOINTS
+from fleetstop.core.rehearsing.scenarios import Exit, Rehearsed
 from fleetstop.core.report import CheckpointRecord, Outcome, SignalRecord, SkippedRecord
-from fleetstop.core.rungs import Send, Skip, WatchOn
-from fleetstop.core.scenarios import Exit, Rehearsed
 from fleetstop.core.spelling import did_you_mean, shown
-from fleetstop.core.steps import Arrived, Enter, Held
 from fleetstop.errors import BadUsage
 from fleetstop.events import AnyEvent
 

@@ -10,14 +10,14 @@ from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, identify
 from fleetstop.actions.overhead import ask_unit
 from fleetstop.actions.telling import Scope
-from fleetstop.core.comeback import called
-from fleetstop.core.evidence import respawned, why_zombie
-from fleetstop.core.family import Found
+from fleetstop.core.above.comeback import called
+from fleetstop.core.above.supervisors import Above, standing_above
+from fleetstop.core.above.units import units_of
 from fleetstop.core.gpu import Unseen
+from fleetstop.core.judging.evidence import respawned, why_zombie
+from fleetstop.core.kin.family import Found
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import brief
-from fleetstop.core.supervisors import Above, standing_above
-from fleetstop.core.units import units_of
 
 LEAVING_S = 2.0
 """A wrapper follows its job within a moment; so long it is given."""

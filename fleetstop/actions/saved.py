@@ -12,15 +12,15 @@ from fleetstop.actions.kept import as_listed, is_fresh
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.proof import Proof
 from fleetstop.actions.telling import Scope
-from fleetstop.core import checkpoint as ckpt
-from fleetstop.core.checkpoint import Checkpoint, Listing
 from fleetstop.core.durations import spoken
-from fleetstop.core.family import standing
-from fleetstop.core.formats import Read
-from fleetstop.core.listing import spelled
+from fleetstop.core.kin.family import standing
 from fleetstop.core.report import CheckpointRecord
-from fleetstop.core.risk import age
-from fleetstop.core.wholeness import usual_interval
+from fleetstop.core.saves import checkpoint as ckpt
+from fleetstop.core.saves.checkpoint import Checkpoint, Listing
+from fleetstop.core.saves.formats import Read
+from fleetstop.core.saves.listing import spelled
+from fleetstop.core.saves.risk import age
+from fleetstop.core.saves.wholeness import usual_interval
 
 _JUST_S = 2.0
 _MOST_TRIED = 20

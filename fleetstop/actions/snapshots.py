@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from fleetstop import events
 from fleetstop.actions.telling import Scope
-from fleetstop.core.family import Family, Kin
+from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.verdict import Judged

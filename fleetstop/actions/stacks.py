@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Command
-from fleetstop.core.family import Family, Kin
+from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.report import Stack
 from fleetstop.core.stacks import Dump, parse_dump
 from fleetstop.errors import CouldNotLook

@@ -25,10 +25,10 @@ from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.stacks import NOWHERE, stacks
 from fleetstop.actions.telling import Scope
-from fleetstop.core.family import Family
 from fleetstop.core.inventory import Job, Match
+from fleetstop.core.judging.marks import Mark, earlier_marks
+from fleetstop.core.kin.family import Family
 from fleetstop.core.ledger import heard_before
-from fleetstop.core.marks import Mark, earlier_marks
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import brief
 from fleetstop.core.report import Outcome

@@ -34,18 +34,18 @@ from fleetstop.actions.returned import Returned, came_back
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
-from fleetstop.core.consent import Terms
+from fleetstop.core.above.supervisors import standing_above
+from fleetstop.core.climbing.consent import Terms
+from fleetstop.core.climbing.requests import fillings
+from fleetstop.core.climbing.rungs import Consent
 from fleetstop.core.durations import spoken
-from fleetstop.core.family import Family, standing
+from fleetstop.core.kin.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
 from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
 from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook, filled_ladder
 from fleetstop.core.redact import brief
 from fleetstop.core.report import Outcome, Result, SkippedRecord
-from fleetstop.core.requests import fillings
-from fleetstop.core.rungs import Consent
-from fleetstop.core.supervisors import standing_above
 from fleetstop.errors import CouldNotLook, FleetstopError, LockTaken, Refused
 
 AGAIN = "run the same command again: it watches on and repeats nothing"

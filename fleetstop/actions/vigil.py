@@ -9,13 +9,13 @@ from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, all_of_it, families_with, identify
 from fleetstop.actions.present import first_judgement, members, outcome_of
 from fleetstop.actions.telling import Scope
-from fleetstop.core.birth import grow
-from fleetstop.core.family import Family, Found, Kin, standing
+from fleetstop.core.above.supervisors import Notes
 from fleetstop.core.gpu import Unseen
+from fleetstop.core.kin.birth import grow
+from fleetstop.core.kin.family import Family, Found, Kin, standing
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import command
 from fleetstop.core.report import Outcome, Result
-from fleetstop.core.supervisors import Notes
 from fleetstop.core.verdict import Judged, Look, judge
 
 LOOK_S = 2.0

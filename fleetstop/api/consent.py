@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetstop.core.consent import Consent, Terms
+from fleetstop.core.climbing.consent import Consent, Terms
 from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.errors import BadUsage
 

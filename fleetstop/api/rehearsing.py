@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fleetstop.actions.rehearse import chosen, told
-from fleetstop.core.consent import Consent, Terms
+from fleetstop.core.climbing.consent import Consent, Terms
 from fleetstop.core.playbook import Playbook
+from fleetstop.core.rehearsing.scenarios import SCENARIOS, Rehearsed, rehearse
 from fleetstop.core.report import Outcome
-from fleetstop.core.scenarios import SCENARIOS, Rehearsed, rehearse
 from fleetstop.events import AnyEvent
 
 

@@ -9,7 +9,7 @@ import termios
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from fleetstop.core.consent import Choice, Question
+from fleetstop.core.climbing.consent import Choice, Question
 from fleetstop.events import AnyEvent, Asked
 from fleetstop.view.choose import terminal
 

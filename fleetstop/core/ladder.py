@@ -7,15 +7,12 @@ question is answered call `answered`.
 
 from __future__ import annotations
 
-from fleetstop.core.awaiting import await_checkpoint, first_rung
-from fleetstop.core.birth import grow
-from fleetstop.core.calm import CALM_S, calm, held_back, hold_over, vouched
-from fleetstop.core.consent import Consent, Terms, unsure
-from fleetstop.core.family import Family, standing
-from fleetstop.core.holds import Why, facts_for, reason
-from fleetstop.core.ledger import Heard
-from fleetstop.core.playbook import FOREVER, Playbook
-from fleetstop.core.position import (
+from fleetstop.core.above.supervisors import Above
+from fleetstop.core.climbing.awaiting import await_checkpoint, first_rung
+from fleetstop.core.climbing.calm import CALM_S, calm, held_back, hold_over, vouched
+from fleetstop.core.climbing.consent import Consent, Terms, unsure
+from fleetstop.core.climbing.holds import Why, facts_for, reason
+from fleetstop.core.climbing.position import (
     Facts,
     Ladder,
     answered,
@@ -27,12 +24,15 @@ from fleetstop.core.position import (
     was_sent,
     watching_on,
 )
+from fleetstop.core.climbing.rungs import KILLED, Skip, WatchOn, decide
+from fleetstop.core.climbing.steps import Arrived, Ask, End, Enter, Held, Step, Wait, Withdraw
+from fleetstop.core.climbing.sweep import WORKERS_S, headless
+from fleetstop.core.kin.birth import grow
+from fleetstop.core.kin.family import Family, standing
+from fleetstop.core.ledger import Heard
+from fleetstop.core.playbook import FOREVER, Playbook
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.risk import AtRisk
-from fleetstop.core.rungs import KILLED, Skip, WatchOn, decide
-from fleetstop.core.steps import Arrived, Ask, End, Enter, Held, Step, Wait, Withdraw
-from fleetstop.core.supervisors import Above
-from fleetstop.core.sweep import WORKERS_S, headless
+from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.verdict import EXITING_S, Judged
 
 __all__ = [

@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from fleetstop.core.birth import grow
+from fleetstop.core.climbing.rungs import ASKS, Send, Skip, WatchOn, decide, not_for
+from fleetstop.core.kin.birth import grow
 from fleetstop.core.ladder import Ladder, standing_of, was_sent, watching_on
 from fleetstop.core.playbook import FOREVER, Rung
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.report import PlannedStep
-from fleetstop.core.risk import AtRisk
-from fleetstop.core.rungs import ASKS, Send, Skip, WatchOn, decide, not_for
+from fleetstop.core.saves.risk import AtRisk
 
 _LATER = "if it still runs by then"
 

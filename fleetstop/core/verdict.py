@@ -6,18 +6,18 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from fleetstop.core import evidence as told
-from fleetstop.core import progress as trails
-from fleetstop.core.divergence import diverged
-from fleetstop.core.evidence import deafness
-from fleetstop.core.family import Family, Kin
 from fleetstop.core.joblog import LogTail, shape
-from fleetstop.core.marks import Mark
-from fleetstop.core.motion import Motion, moved
+from fleetstop.core.judging import evidence as told
+from fleetstop.core.judging import progress as trails
+from fleetstop.core.judging.divergence import diverged
+from fleetstop.core.judging.evidence import deafness
+from fleetstop.core.judging.marks import Mark
+from fleetstop.core.judging.motion import Motion, moved
+from fleetstop.core.judging.progress import Progress
+from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.process import Process, ProcessId, ProcessTree
-from fleetstop.core.progress import Progress
-from fleetstop.core.risk import AtRisk
-from fleetstop.core.saving import saves_of
+from fleetstop.core.saves.risk import AtRisk
+from fleetstop.core.saves.saving import saves_of
 
 __all__ = ["ORDER", "Judged", "Look", "Mark", "Verdict", "follow", "judge", "standing_still"]
 

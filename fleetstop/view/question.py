@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetstop import events as e
 from fleetstop.core import redact
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.saves.risk import AtRisk
 from fleetstop.view import words
 
 _ASKS = {"RUN": "running {}", "TOUCH": "touching {}", "KEYS": "typing {}"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC
 
+from fleetstop.core.rehearsing.scenarios import Lost, Rehearsed
 from fleetstop.core.report import Outcome
-from fleetstop.core.scenarios import Lost, Rehearsed
 from fleetstop.events import AnyEvent
 from fleetstop.view import ending, words
 from fleetstop.view.layout import Line, fold, note, painted

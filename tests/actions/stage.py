@@ -10,15 +10,15 @@ from fleetstop.actions.asking import Desk
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope, Teller
+from fleetstop.core.climbing.consent import Terms
+from fleetstop.core.climbing.rungs import Consent, Send
 from fleetstop.core.commands import Command
-from fleetstop.core.consent import Terms
-from fleetstop.core.family import Kin
 from fleetstop.core.inventory import Host, Job, Match, Target
+from fleetstop.core.kin.family import Kin
 from fleetstop.core.playbook import Playbook, Verify, parse_ladder
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.procfs import parse_look
 from fleetstop.core.report import Outcome
-from fleetstop.core.rungs import Consent, Send
 from fleetstop.events import AnyEvent, Event
 from fleetstop.ports import Place
 from tests.fakes.fake_host import FakeHost, Proc, WorldPlace

@@ -11,8 +11,8 @@ import pytest
 from fleetstop import events
 from fleetstop.actions import asking
 from fleetstop.actions.asking import Desk
+from fleetstop.core.climbing.consent import Choice, Question
 from fleetstop.core.commands import Command
-from fleetstop.core.consent import Choice, Question
 from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, playbook, target
 from tests.fakes.fake_host import FakeHost, Open, Trainer, a_job
 

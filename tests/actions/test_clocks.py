@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fleetstop.core.consent import Terms
+from fleetstop.core.climbing.consent import Terms
 from fleetstop.core.playbook import Hold
 from fleetstop.core.report import Outcome
 from tests.actions.stage import HARD, Stage, playbook

@@ -11,7 +11,7 @@ from fleetstop.actions.files import JobFiles
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.core import verdict
 from fleetstop.core.commands import Answer
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.verdict import Look
 from fleetstop.errors import RemoteFailed
 from tests.actions.stage import GENTLE, Stage, job, target

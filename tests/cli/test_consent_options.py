@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleetstop.api.consent import agreed
-from fleetstop.core.consent import Terms
+from fleetstop.core.climbing.consent import Terms
 from fleetstop.errors import BadUsage
 
 NOTHING = {

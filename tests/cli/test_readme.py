@@ -11,7 +11,7 @@ import pytest
 
 from fleetstop.api.rehearsing import rehearsals
 from fleetstop.cli.commands import group
-from fleetstop.core.scenarios import SCENARIOS
+from fleetstop.core.rehearsing.scenarios import SCENARIOS
 from fleetstop.view.rehearsal import shown, story
 from tests.core.habits import STANDARD
 

@@ -14,7 +14,7 @@ import pytest
 
 from fleetstop.actions import looks
 from fleetstop.core.commands import Answer, Command
-from fleetstop.core.listing import Listing
+from fleetstop.core.saves.listing import Listing
 from fleetstop.lab import Lab
 from fleetstop.lab.processes import ProcessId, identify
 from tests.fakes.local_channel import SHELLS, LocalShell, is_installed, local_shell

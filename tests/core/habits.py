@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetstop.core.habits import (
+from fleetstop.core.playbook import Hold, Playbook, Rung, parse_ladder
+from fleetstop.core.rehearsing.habits import (
     DEAF,
     DEAF_SAVES_ON_TERM,
     DRAINS,
@@ -21,9 +22,8 @@ from fleetstop.core.habits import (
     Actor,
     Habit,
 )
-from fleetstop.core.playbook import Hold, Playbook, Rung, parse_ladder
-from fleetstop.core.rehearsal import CHECKPOINTS, LONGEST_S, Climbed, World, job
-from fleetstop.core.rehearsal import climb as climb_until
+from fleetstop.core.rehearsing.rehearsal import CHECKPOINTS, LONGEST_S, Climbed, World, job
+from fleetstop.core.rehearsing.rehearsal import climb as climb_until
 
 __all__ = [
     "CHECKPOINTS",

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleetstop.core.checkpoint import (
+from fleetstop.core.gpu import Unseen
+from fleetstop.core.saves.checkpoint import (
     MOST_ENTRIES,
     TAIL_BYTES,
     Checkpoint,
@@ -28,8 +29,7 @@ from fleetstop.core.checkpoint import (
     parse_listing,
     temp_without_final,
 )
-from fleetstop.core.gpu import Unseen
-from fleetstop.core.wholeness import complete, wanted
+from fleetstop.core.saves.wholeness import complete, wanted
 
 NOWHERE: frozenset[str] = frozenset()
 

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from fleetstop.config import load_playbook, stock_dir
-from fleetstop.core.comeback import in_vain, untold
-from fleetstop.core.habits import LOOP
-from fleetstop.core.loops import Again
+from fleetstop.core.above.comeback import in_vain, untold
+from fleetstop.core.above.supervisors import Above
+from fleetstop.core.above.units import systemd_policy
+from fleetstop.core.kin.loops import Again
 from fleetstop.core.playbook import Playbook, Rung, filled_ladder
 from fleetstop.core.process import ProcessId
-from fleetstop.core.rehearsal import World
-from fleetstop.core.rehearsal import climb as climb_until
-from fleetstop.core.supervisors import Above
-from fleetstop.core.units import systemd_policy
+from fleetstop.core.rehearsing.habits import LOOP
+from fleetstop.core.rehearsing.rehearsal import World
+from fleetstop.core.rehearsing.rehearsal import climb as climb_until
 from tests.core.habits import DEAF, POLITE, SHRUGS, Habit, climb, job, short
 
 TRAINER, SHELL = 101, 100

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetstop.core.birth import grow, may_be_marked
-from fleetstop.core.family import Family, find, standing
 from fleetstop.core.inventory import Job, Launch, Match
+from fleetstop.core.kin.birth import grow, may_be_marked
+from fleetstop.core.kin.family import Family, find, standing
 from fleetstop.core.process import OpenFile, Process, ProcessId, ProcessTree
 from tests.core.trees import process, roles_of, told, tree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fleetstop.core.holds import QUIET_S, HoldClock, Why, exhausted, reason, tick
+from fleetstop.core.climbing.holds import QUIET_S, HoldClock, Why, exhausted, reason, tick
 from fleetstop.core.playbook import Hold
 from fleetstop.core.verdict import Judged, Verdict
 

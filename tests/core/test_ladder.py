@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from fleetstop.core.climbing.rungs import Consent
 from fleetstop.core.ladder import End, Enter, Held, Wait
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Hold
-from fleetstop.core.rungs import Consent
 from tests.core.habits import (
     DEAF,
     DEAF_SAVES_ON_TERM,

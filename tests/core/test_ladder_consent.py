@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fleetstop.core.consent import Terms, newer, too_much
+from fleetstop.core.climbing.consent import Terms, newer, too_much
 from fleetstop.core.ladder import Held
 from fleetstop.core.playbook import Hold
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.saves.risk import AtRisk
 from tests.core.habits import (
     DEAF,
     FOREVER,

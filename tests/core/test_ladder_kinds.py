@@ -11,11 +11,11 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetstop.core.consent import Terms, uncounted
+from fleetstop.core.climbing.consent import Terms, uncounted
+from fleetstop.core.climbing.rungs import Consent, Send
 from fleetstop.core.ladder import CALM_S, Arrived, Ask
 from fleetstop.core.playbook import Hold, Playbook, Rung
 from fleetstop.core.process import ProcessId
-from fleetstop.core.rungs import Consent, Send
 from tests.core import habits as h
 from tests.core.test_ladder_properties import (
     LATE_S,

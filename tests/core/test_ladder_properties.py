@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from fleetstop.core.consent import Terms
-from fleetstop.core.family import Family, Kin
+from fleetstop.core.climbing.consent import Terms
+from fleetstop.core.climbing.rungs import Consent, Send, requests
+from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.ladder import (
     CALM_S,
     WORKERS_S,
@@ -27,8 +28,7 @@ from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Hold, Playbook, Rung, To
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
-from fleetstop.core.risk import AtRisk
-from fleetstop.core.rungs import Consent, Send, requests
+from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import NUMBERS, Masks
 from fleetstop.core.verdict import Judged, Look, judge
 

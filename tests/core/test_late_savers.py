@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.birth import grow
-from fleetstop.core.family import find
 from fleetstop.core.inventory import Match
+from fleetstop.core.kin.birth import grow
+from fleetstop.core.kin.family import find
 from tests.core.trees import tree
 
 BEFORE = "110 bash run.sh # leader\n  120 python train.py"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.lineage import abandoned, above_kind, pipe_partner, spawned, through_panes
+from fleetstop.core.kin.lineage import abandoned, above_kind, pipe_partner, spawned, through_panes
 from tests.core.trees import process, tree
 
 # a command line above a trainer, and what it is to the job; None ends the chain

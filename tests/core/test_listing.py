@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fleetstop.core.checkpoint import checkpoints, growing, new_since
 from fleetstop.core.gpu import Unseen
-from fleetstop.core.listing import (
+from fleetstop.core.saves.checkpoint import checkpoints, growing, new_since
+from fleetstop.core.saves.listing import (
     MOST_ENTRIES,
     NEWEST,
     Entry,
@@ -14,7 +14,7 @@ from fleetstop.core.listing import (
     parse_newest,
     spelled,
 )
-from fleetstop.core.wholeness import read
+from fleetstop.core.saves.wholeness import read
 
 TOP = b"9.0 d 1 4096 /ck/\0"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.loops import Loop, loop_around, told
-from fleetstop.core.shells import runs
+from fleetstop.core.kin.loops import Loop, loop_around, told
+from fleetstop.core.kin.shells import runs
 
 NAMES = frozenset({"train.py", "pkg.train", "inner.sh"})
 

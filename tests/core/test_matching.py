@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fleetstop.core.inventory import Match
-from fleetstop.core.matching import base, executed, is_shell, matches, mentions, needs_detail
+from fleetstop.core.kin.matching import base, executed, is_shell, matches, mentions, needs_detail
 from fleetstop.core.process import PF_KTHREAD, Process
 from tests.core.trees import process, tree
 

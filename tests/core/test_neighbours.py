@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.neighbours import under, with_business
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
+from fleetstop.core.saves.neighbours import under, with_business
 
 ROOTS = ("/ck", "/data/ck")
 

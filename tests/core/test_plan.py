@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from fleetstop.core.consent import Terms
+from fleetstop.core.climbing.consent import Terms
+from fleetstop.core.climbing.rungs import Consent
 from fleetstop.core.ladder import begin
 from fleetstop.core.ledger import Heard
 from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook, Rung
 from fleetstop.core.report import PlannedStep
-from fleetstop.core.risk import AtRisk
-from fleetstop.core.rungs import Consent
+from fleetstop.core.saves.risk import AtRisk
 from tests.core.habits import (
     DEAF,
     DEAF_SAVES_ON_TERM,

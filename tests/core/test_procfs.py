@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleetstop.core.family import find
 from fleetstop.core.inventory import Match
-from fleetstop.core.matching import matches
+from fleetstop.core.kin.family import find
+from fleetstop.core.kin.matching import matches
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.procfs import (
     parse_argv,

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetstop.core.evidence import span, taken
-from fleetstop.core.family import Family, find
 from fleetstop.core.inventory import Match
 from fleetstop.core.joblog import LogTail
-from fleetstop.core.marks import Mark
+from fleetstop.core.judging.evidence import span, taken
+from fleetstop.core.judging.marks import Mark
+from fleetstop.core.judging.progress import Progress
+from fleetstop.core.kin.family import Family, find
 from fleetstop.core.process import Detail, Process, ProcessTree
-from fleetstop.core.progress import Progress
 from fleetstop.core.signals import Masks
 from fleetstop.core.verdict import WINDOW_S, Judged, Look, follow, judge, standing_still
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fleetstop.core.family import find
+from fleetstop.core.above.ranks import promise
+from fleetstop.core.climbing.rungs import Decision, Send, Skip, Standing, WatchOn, decide
 from fleetstop.core.inventory import Job, Match
+from fleetstop.core.kin.family import find
 from fleetstop.core.ladder import begin, observe
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.ranks import promise
-from fleetstop.core.rungs import Decision, Send, Skip, Standing, WatchOn, decide
 from fleetstop.core.signals import NUMBERS, Masks
 from fleetstop.core.verdict import Look, judge
 from tests.core.habits import rung

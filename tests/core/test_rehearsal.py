@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.rungs import Consent
-from fleetstop.core.scenarios import SCENARIOS, rehearse
+from fleetstop.core.climbing.rungs import Consent
+from fleetstop.core.rehearsing.scenarios import SCENARIOS, rehearse
 from tests.core.habits import GRACEFUL, NOW, STANDARD, short
 
 # name, consent -> result, signals, what is lost, under the standard playbook

@@ -5,11 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fleetstop.core.family import Family
-from fleetstop.core.ledger import Heard
-from fleetstop.core.playbook import Rung
-from fleetstop.core.process import Detail, ProcessId, ProcessTree
-from fleetstop.core.rungs import (
+from fleetstop.core.climbing.rungs import (
     Consent,
     Decision,
     Send,
@@ -20,6 +16,10 @@ from fleetstop.core.rungs import (
     decide,
     recipients,
 )
+from fleetstop.core.kin.family import Family
+from fleetstop.core.ledger import Heard
+from fleetstop.core.playbook import Rung
+from fleetstop.core.process import Detail, ProcessId, ProcessTree
 from fleetstop.core.signals import Masks
 from tests.core.habits import DEAF, IGNORES_ALL, POLITE, WORKER, Habit, World, job, rung
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.checkpoint import Entry, Listing, checkpoints, growing, new_since
-from fleetstop.core.family import Family, Kin
+from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
-from fleetstop.core.risk import AtRisk
-from fleetstop.core.saving import Save, saves_of
+from fleetstop.core.saves.checkpoint import Entry, Listing, checkpoints, growing, new_since
+from fleetstop.core.saves.risk import AtRisk
+from fleetstop.core.saves.saving import Save, saves_of
 
 ME = ProcessId(7, 70)
 FAMILY = Family(members=(Kin(ME, 7, "trainer", ("python", "train.py"), 1, 7, 1.0),))

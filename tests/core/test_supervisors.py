@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fleetstop.core.family import Family, find
+from fleetstop.core.above.launchers import launcher_of
+from fleetstop.core.above.supervisors import Above, Notes, standing_above, subject, to_ask
+from fleetstop.core.above.units import Policy, systemd_policy
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.launchers import launcher_of
+from fleetstop.core.kin.family import Family, find
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.supervisors import Above, Notes, standing_above, subject, to_ask
-from fleetstop.core.units import Policy, systemd_policy
 from tests.core.test_units import ALWAYS
 from tests.core.trees import tree
 

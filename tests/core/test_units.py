@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.units import (
+from fleetstop.core.above.units import (
     docker_of,
     docker_policy,
     included,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetstop.core.checkpoint import Checkpoint, Entry, Listing, checkpoints, new_checkpoints
-from fleetstop.core.formats import Read, head_bytes, longer_head
-from fleetstop.core.wholeness import has_an_end, lacking, read, unfinished, usual_interval
+from fleetstop.core.saves.checkpoint import Checkpoint, Entry, Listing, checkpoints, new_checkpoints
+from fleetstop.core.saves.formats import Read, head_bytes, longer_head
+from fleetstop.core.saves.wholeness import has_an_end, lacking, read, unfinished, usual_interval
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fleetstop/lab/files"))
 from checkpoint_formats import FORMATS, files_of  # type: ignore[import-not-found]

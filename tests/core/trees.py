@@ -23,7 +23,7 @@ import shlex
 
 from msgspec import Struct
 
-from fleetstop.core.family import Found
+from fleetstop.core.kin.family import Found
 from fleetstop.core.process import PF_FORKNOEXEC, Detail, OpenFile, Process, ProcessId, ProcessTree
 
 _PIPE = re.compile(r"([0-2])[<>](\w+)")

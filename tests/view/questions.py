@@ -6,7 +6,7 @@ from typing import Any
 
 from fleetstop import events as e
 from fleetstop.core import report as r
-from fleetstop.core.risk import AtRisk
+from fleetstop.core.saves.risk import AtRisk
 from tests.view import scenes as s
 
 RISK = AtRisk("step_41000", 18 * 60.0, 26_000_000_000, known_format=True, ours=True)

@@ -1,0 +1,1 @@
+"""What stands above a trainer and starts it again: launchers, ranks, supervisors, units."""

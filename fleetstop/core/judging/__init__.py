@@ -1,0 +1,1 @@
+"""What the verdicts rest on: what moved, who took a signal, which ranks fell apart."""
