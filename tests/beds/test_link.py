@@ -299,7 +299,7 @@ def test_a_given_time_ends_the_watching_only(lab: Lab, boxes: Callable[[], Bed])
     assert ran.target["result"] == "still_running"
     assert "--timeout of 5 s is over" in ran.target["reason"]
     assert ran.signals == [("INT", [job.pid])]
-    assert 5 <= ran.target["seconds"] < 12
+    assert 3 <= ran.target["seconds"] < 12  # connecting comes before, and is of the 5 s
     assert live_lock(box) is None
     again = box.run("stop", box.name, "--graceful")
     assert (again.code, again.signals) == (0, []), again.people
