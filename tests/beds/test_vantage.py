@@ -19,8 +19,7 @@ from fleetstop.lab import Lab
 from fleetstop.lab.login import Login, login
 from fleetstop.lab.processes import ProcessId, identify
 
-from .bed import Bed, Ran, alive, lives
-from .test_stop import _inventory, _until
+from .bed import Bed, Ran, alive, lives, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -40,7 +39,7 @@ class Rootless:
 
     def run(self, *words: str, sudo: str = "auto", deadline: float = 60.0) -> Ran:
         ran = self.box.run(*words, inventory=self.inventory(sudo), deadline=deadline)
-        _until(lambda: not entered(self.box))
+        until(lambda: not entered(self.box))
         return ran
 
 
@@ -198,7 +197,7 @@ def test_what_one_user_sent_root_does_not_repeat(rootless: Rootless) -> None:
     box = rootless.box
     job = box.start("--save-seconds", "8", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful", inventory=rootless.inventory())
-    _until(lambda: box.signals_seen(job))
+    until(lambda: box.signals_seen(job))
     first.process.send_signal(signal.SIGINT)
     assert box.finish(first, 20).code == 130
     place = Path(f"/run/lock/fleetstop.{box.vmid}")
@@ -214,7 +213,7 @@ def test_what_root_sent_a_login_does_not_repeat(rootless: Rootless) -> None:
     box = rootless.box
     job = box.start("--save-seconds", "8", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful")
-    _until(lambda: box.signals_seen(job))
+    until(lambda: box.signals_seen(job))
     first.process.send_signal(signal.SIGINT)
     assert box.finish(first, 20).code == 130
     again = rootless.run("stop", box.name, "--graceful")
@@ -227,7 +226,7 @@ def test_two_logins_lock_each_other_out(rootless: Rootless) -> None:
     box = rootless.box
     job = box.start("--save-seconds", "8")
     first = box.popen("stop", box.name, "--graceful", inventory=rootless.inventory())
-    _until(lambda: "saving" in box.log(job))
+    until(lambda: "saving" in box.log(job))
     with login() as other:
         other.allow(str(box.lab.pct), str(box.lab.nvidia_smi))
         second = Rootless(box, other, Path(tempfile.mkdtemp(dir=rootless.inventory().parent)))
@@ -359,7 +358,7 @@ def own(rootless: Rootless) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
         stdin=subprocess.DEVNULL,
     )
     try:
-        _until((home / "up").exists)
+        until((home / "up").exists)
         yield home, job
     finally:
         job.kill()
@@ -431,7 +430,7 @@ def no_forks(box: Bed) -> None:
 def test_with_no_pids_left_it_is_stopped_from_the_host(box: Bed, tmp_path: Path) -> None:
     job = box.start("--save-seconds", "0.5")
     no_forks(box)
-    inventory = _inventory(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
+    inventory = with_job(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
     seen = box.run("status", box.name, inventory=inventory)
     assert (seen.code, seen.target["verdict"], seen.pct_calls) == (0, "busy", 0), seen.people
     ran = box.run("stop", box.name, "--graceful", inventory=inventory)
@@ -502,7 +501,7 @@ def test_out_of_memory_it_is_stopped_from_the_host_within_bounds(box: Bed) -> No
     box.lab.exec(box.vmid, ["bash", "-c", "exec setsid -f python3 /root/fill.py >/dev/null 2>&1"])
     control = Path(f"/sys/fs/cgroup/memory/lxc/{box.vmid}/memory.oom_control")
     try:
-        _until(lambda: "under_oom 1" in control.read_text(), 60)
+        until(lambda: "under_oom 1" in control.read_text(), 60)
         seen = box.run("status", box.name, deadline=90)
         assert (seen.code, seen.target["result"]) == (0, "running"), seen.people
         assert any("seen from the host" in text for text in seen.target["findings"])
