@@ -244,7 +244,8 @@ REASONS = _table(
         ),
         "save_unseen": (
             "It ended, and whether it saved could not be seen. Neither yes nor no is claimed.",
-            "The directory of checkpoints could not be listed, or the container not be entered.",
+            "The directory of checkpoints could not be listed: not from within the container, and where "
+            "that cannot be entered, not from the host either.",
             "Look into the directory yourself.",
         ),
         "unproven": (
