@@ -9,9 +9,10 @@ from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Report
 from fleetstop.view import naming, words
-from fleetstop.view.ending import command, cost, unsaid
+from fleetstop.view.ending import cost, unsaid
 from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, painted
 from fleetstop.view.stream import Outlet
+from fleetstop.view.ways_on import command
 
 # what a narrow terminal does without, the least needed first
 _SPARE = ("GPU-MEM", "LOG")

@@ -28,6 +28,7 @@ from fleetstop.core.saves.checkpoint import (
     newest,
     parse_listing,
     temp_without_final,
+    written_since,
 )
 from fleetstop.core.saves.wholeness import complete, wanted
 
@@ -312,3 +313,14 @@ def test_any_bytes_are_judged(name: str, head: bytes, tail: bytes, size: int, st
 @given(cut=st.integers(1, 3100))
 def test_no_part_of_a_zip_is_whole(cut: int) -> None:
     assert judge("a.pt", zipped()[:-cut]) is not True
+
+
+def test_a_checkpoint_is_written_since_a_listing_when_any_of_its_files_moved() -> None:
+    one, two = ("s/a.pt", 1, 10, 5.0), ("s/b.pt", 2, 10, 5.0)
+    before = listing(one, two)
+    (same,) = checkpoints(before)
+    assert not written_since(before, same)
+    for moved in (("s/b.pt", 3, 10, 5.0), ("s/b.pt", 2, 11, 5.0), ("s/b.pt", 2, 10, 6.0)):
+        (now,) = checkpoints(listing(one, moved))
+        assert written_since(before, now)
+    assert written_since(listing(one), same)
