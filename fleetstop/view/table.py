@@ -12,7 +12,6 @@ from fleetstop.view import naming, words
 from fleetstop.view.ending import cost, unsaid
 from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, painted
 from fleetstop.view.stream import Outlet
-from fleetstop.view.ways_on import command
 
 # what a narrow terminal does without, the least needed first
 _SPARE = ("GPU-MEM", "LOG")
@@ -259,7 +258,7 @@ def _as_it_is(outcome: Outcome, tree: e.Located, script: str, inventory: str | N
     deaf = _hears_nothing(tree)
     options = ["--script", script, "--force" if deaf else "--graceful"]
     loss = "   loses whatever was not saved" if deaf else ""
-    return command("stop", outcome.target, options, inventory) + loss
+    return redact.typed(("stop", outcome.target, *options), inventory) + loss
 
 
 def _script(found: e.Located) -> str:

@@ -31,12 +31,6 @@ class Known(Struct, frozen=True):
     waits: bool = False
 
 
-def command(verb: str, target: str, options: Sequence[str], inventory: str | None) -> str:
-    """A command to type; it names the inventory where this one was told which."""
-    named = ("-i", inventory) if inventory else ()
-    return redact.command(["fleetstop", verb, target, *options, *named])
-
-
 def ways_on(outcome: Outcome, known: Known) -> list[Line]:
     """The one that loses least first; none where an end by force would help nobody."""
     if not _force_could_help(outcome, known):
@@ -73,7 +67,7 @@ def _end_it_now(outcome: Outcome, known: Known) -> Line:
     instead = ", without --graceful" if graceful else ""
     text = f"the same command with {' '.join(more)}{instead}"
     if known.asked:
-        text = command("stop", known.asked, more, known.inventory)
+        text = redact.typed(["stop", known.asked, *more], known.inventory)
     return note("end it now", f"{text}   {_loss(known)}")
 
 
@@ -92,7 +86,7 @@ def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
     if outcome.verdict not in ("deaf", "busy", "saving", None) or seen.known_format is False:
         return []  # it would never see a complete one
     stock = ["--playbook", "standard"] if _has_no_such_rung(outcome, known.located) else []
-    text = command("stop", known.asked, [*stock, "--after-checkpoint"], known.inventory)
+    text = redact.typed(["stop", known.asked, *stock, "--after-checkpoint"], known.inventory)
     left = seen.usual_s - age
     due = f"next in ~{words.age(left)}" if left > 0 else "the next is due"
     return [note("lose least", f"{text}   one every ~{words.age(seen.usual_s)} here; {due}")]
