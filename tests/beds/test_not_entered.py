@@ -19,7 +19,7 @@ import pytest
 from fleetstop.lab import Started
 
 from .bed import Bed, Ran, Running, lives, until
-from .test_vantage import FILL, limit, no_forks
+from .limits import more_memory, no_forks, out_of_memory
 
 pytestmark = pytest.mark.bed
 
@@ -204,26 +204,20 @@ def test_out_of_memory_a_signal_waits_between_two_shards(box: Bed) -> None:
     """Entering hangs until it is given up. All the while the trainer sleeps between two shards."""
     root = box.lab.rootfs(box.vmid) / "root"
     (root / "train.py").write_text(TWO_SHARDS)
-    (root / "fill.py").write_text(FILL)
     with zipfile.ZipFile(root / "whole.pt", "w") as archive:
         archive.writestr("archive/data.pkl", "x" * 1000)
     job = box.start(
         "cd /root && GAP=45 exec setsid -f python3 train.py </dev/null", how="raw", trainers=0
     )
     until(lambda: list(box.checkpoints.rglob("*.pt")), 60)
-    limit(box, "memory", "memory.limit_in_bytes", str(100 << 20))
-    limit(box, "memory", "memory.oom_control", "1")
-    box.lab.exec(box.vmid, ["bash", "-c", "exec setsid -f python3 /root/fill.py >/dev/null 2>&1"])
-    control = Path(f"/sys/fs/cgroup/memory/lxc/{box.vmid}/memory.oom_control")
-    try:
-        until(lambda: "under_oom 1" in control.read_text(), 60)
+    with out_of_memory(box):
         running = box.popen("stop", box.name, "--graceful")
         held = _holding(running)
         assert (held["why"], lives(job)) == ("saving", True), held
         assert len(list(box.checkpoints.rglob("*.pt"))) == 1
         assert lives(job)
         _end_the_filler(box)
-        limit(box, "memory", "memory.limit_in_bytes", str(1 << 30))
+        more_memory(box)
         rest, people = running.process.communicate(timeout=120)
         report = json.loads(rest.splitlines()[-1])["targets"][0]
         assert sorted(p.name[:11] for p in box.checkpoints.rglob("*.pt")) == [
@@ -234,9 +228,6 @@ def test_out_of_memory_a_signal_waits_between_two_shards(box: Bed) -> None:
         assert running.process.returncode == 0, people
         assert any("seen from the host" in text for text in report["findings"]), people
         assert not lives(job)
-    finally:
-        limit(box, "memory", "memory.limit_in_bytes", str(1 << 30))
-        limit(box, "memory", "memory.oom_control", "0")
 
 
 def _end_the_filler(box: Bed) -> None:
