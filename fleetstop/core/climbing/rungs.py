@@ -11,30 +11,13 @@ from fleetstop.core.above.ranks import messenger, through_launcher
 from fleetstop.core.above.supervisors import Above
 from fleetstop.core.climbing.consent import Consent, Terms, missing
 from fleetstop.core.climbing.landings import lands
-from fleetstop.core.climbing.requests import ASKS, choose_stop_signal, requests, word_of
+from fleetstop.core.climbing.requests import word_of
 from fleetstop.core.kin.family import Family, Kin, standing
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Does, Rung, unfilled
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing, has
-
-__all__ = [
-    "ASKS",
-    "Consent",
-    "Decision",
-    "Lands",
-    "Send",
-    "Skip",
-    "Standing",
-    "WatchOn",
-    "choose_stop_signal",
-    "decide",
-    "not_for",
-    "recipients",
-    "requests",
-    "word_of",
-]
 
 Lands: TypeAlias = Landing | Literal["asked"]
 
