@@ -18,7 +18,8 @@ from fleetstop.actions.lock import Answered, Lock
 from fleetstop.actions.narrate import narrate, pids_of
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
-from fleetstop.core.climbing.rungs import Send, Skip, WatchOn, requests
+from fleetstop.core.climbing.requests import requests
+from fleetstop.core.climbing.rungs import Send, Skip, WatchOn
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.joblog import LogTail, trains_on
 from fleetstop.core.judging.marks import earlier_marks

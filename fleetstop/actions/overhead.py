@@ -29,7 +29,7 @@ async def notes(scope: Scope, tree: ProcessTree, families: Iterable[Family]) -> 
     families = tuple(families)
     ask = to_ask(tree, families)
     read = await texts(scope, [p for pid, _ in ask.scripts if (p := tree.get(pid)) is not None])
-    return Notes(texts=read, policies=await _policies(scope, tree, families, ask))
+    return Notes(texts=read, policies=await _policies(scope, families, ask))
 
 
 async def texts(scope: Scope, shells: Iterable[Process]) -> dict[ProcessId, str]:
@@ -39,9 +39,7 @@ async def texts(scope: Scope, shells: Iterable[Process]) -> dict[ProcessId, str]
     return {wanted[path]: text for path, text in found.items() if path in wanted}
 
 
-async def _policies(
-    scope: Scope, tree: ProcessTree, families: tuple[Family, ...], ask: Ask
-) -> dict[str, Policy]:
+async def _policies(scope: Scope, families: tuple[Family, ...], ask: Ask) -> dict[str, Policy]:
     found: dict[str, Policy] = {}
     if not (ask.units or ask.supervisord or ask.docker):
         return found

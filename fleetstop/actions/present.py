@@ -11,7 +11,7 @@ from fleetstop.actions.verify import records
 from fleetstop.core import redact
 from fleetstop.core.above.ranks import promise
 from fleetstop.core.above.supervisors import standing_above
-from fleetstop.core.climbing.rungs import requests
+from fleetstop.core.climbing.requests import heard_by_all, requests
 from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
 from fleetstop.core.judging.marks import earlier_marks
@@ -188,17 +188,6 @@ def orphaned(scene: Scene) -> str | None:
     return f"{pids} {were} forked by a trainer that has ended, and left behind{more}"
 
 
-def stops_on(scene: Scene, family: Family) -> tuple[str, ...]:
-    """Which of INT and TERM every trainer hears now."""
-    trainers = [scene.tree.get(kin.id) for kin in family.trainers]
-    return tuple(
-        signal
-        for signal in ("INT", "TERM")
-        if trainers
-        and all(each is not None and each.landing(signal) == "heard" for each in trainers)
-    )
-
-
 def landings(scene: Scene, family: Family) -> dict[str, Landing]:
     """The worst landing of INT and of TERM over all trainers; absent where unseen."""
     trainers = [scene.tree.get(kin.id) for kin in family.trainers]
@@ -254,7 +243,7 @@ def located(
         "evidence": judged.evidence,
         "up_s": lead.up_s,
         "threads": process.threads if process else None,
-        "stops_on": stops_on(scene, family),
+        "stops_on": heard_by_all(family, scene.tree),
         "landings": landings(scene, family),
         "log": log_seen(scope, scene),
         "checkpoint": checkpoint_seen(scene),

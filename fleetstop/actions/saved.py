@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.climb import Climb
-from fleetstop.actions.kept import as_listed, is_fresh
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.proof import Proof
+from fleetstop.actions.resting import AtRest, at_rest
 from fleetstop.actions.telling import Scope
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.family import standing
@@ -22,22 +21,7 @@ from fleetstop.core.saves.listing import spelled
 from fleetstop.core.saves.risk import age
 from fleetstop.core.saves.wholeness import usual_interval
 
-_JUST_S = 2.0
 _MOST_TRIED = 20
-
-
-class _End(Struct, frozen=True):
-    """The directory at rest. `first`: its first listing after the end. New ones, newest first:
-    `whole`, `broken`, and `torn`: written when a signal went out that lets nobody finish, in a
-    format that does not tell whether it is whole."""
-
-    listing: Listing
-    first: Listing
-    now: float | None
-    whole: tuple[Checkpoint, ...]
-    broken: tuple[str, ...]
-    torn: tuple[str, ...]
-    left: tuple[str, ...]
 
 
 async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
@@ -52,7 +36,7 @@ async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
     if not isinstance(scene.listing, Listing):
         return _unseen(scope, climb, "the checkpoints could not be listed at the first look")
     try:
-        end = await _at_rest(scope, scene.listing, climb, job.checkpoints)
+        end = await at_rest(scope, scene.listing, climb, job.checkpoints)
     except looks.NOT_ENTERED as exc:
         return _unseen(scope, climb, str(exc))
     if isinstance(end, str):
@@ -72,99 +56,9 @@ def _torn(name: str, climb: Climb) -> str:
     )
 
 
-async def _at_rest(scope: Scope, before_all: Listing, climb: Climb, directory: str) -> _End | str:
-    """Polls until something new is whole and nothing moves any more; why not, at the end."""
-    deadline = scope.clock.now() + climb.ladder.playbook.verify.within_s
-    shell = await scope.place.files()
-    before: Listing | None = None
-    first: Listing | None = None
-    while True:
-        await climb.stamp()
-        many = before_all.floor is not None
-        listed = await looks.listing(shell, directory, many=many)
-        late = scope.clock.now() >= deadline
-        if isinstance(listed.listing, Listing):
-            now = listed.listing
-            first = first or now
-            moving = before is None or bool(ckpt.growing(before, now))
-            before = now
-            end = await _judged(scope, climb, (before_all, first), listed, stable=not moving)
-            if (end.whole and not end.left and not end.broken) or late:
-                return end if end.whole or not moving else "it did not come to rest"
-            if not moving and (not end.left or _cut_short(climb)):
-                return end
-        elif late:
-            return listed.listing.reason
-        # an unknown format counts as whole when unchanged over two looks 1 s apart
-        await scope.clock.sleep(1.0)
-
-
-def _cut_short(climb: Climb) -> bool:
-    """All ended by a signal that lets nobody finish: what is half written stays so."""
-    sent = climb.ladder.sent
-    return bool(sent) and sent[-1].lossy and not standing(climb.family, climb.look.tree)
-
-
-async def _judged(
-    scope: Scope,
-    climb: Climb,
-    since: tuple[Listing, Listing],
-    listed: looks.Listed,
-    *,
-    stable: bool,
-) -> _End:
-    assert isinstance(listed.listing, Listing)
-    whole: list[Checkpoint] = []
-    broken: list[str] = []
-    torn: list[str] = []
-    shell = await scope.place.files()
-    for each in reversed(ckpt.new_checkpoints(since[0], listed.listing)[-5:]):
-        told = await climb.files.kept.read(shell, each, frozenset(), stable=stable)
-        if told.whole and not told.known and _may_be_cut(scope, climb, each, listed):
-            torn.append(each.name)
-        elif told.whole:
-            whole.append(each)
-        elif told.whole is False and stable:
-            broken.append(each.name)
-    left = ckpt.temp_without_final(listed.listing)
-    return _End(
-        listing=listed.listing,
-        first=since[1],
-        now=listed.now,
-        whole=tuple(whole),
-        broken=tuple(broken),
-        torn=tuple(torn),
-        left=tuple(
-            listed.listing.name(e)
-            for e in left
-            if is_fresh(e.mtime, listed.now) or e not in since[0].entries
-        ),
-    )
-
-
-def _may_be_cut(scope: Scope, climb: Climb, one: Checkpoint, listed: looks.Listed) -> bool:
-    """The last signal let nobody finish, and this was open, moving or just written then."""
-    if not climb.ladder.sent or not climb.ladder.sent[-1].lossy:
-        return False
-    assert isinstance(listed.listing, Listing)
-    opened = as_listed(climb.files.open_last, listed.listing, climb.files.real)
-    if any(each.path in opened for each in one.files):
-        return True
-    if not isinstance(climb.listing_at_signal, Listing) or listed.now is None:
-        return True
-    old = {(e.path, e.inode, e.size, e.mtime) for e in climb.listing_at_signal.entries}
-    if any((e.path, e.inode, e.size, e.mtime) not in old for e in one.files):
-        return True
-    since = climb.files.kept.seen_since(one)
-    if since is not None and climb.signalled_at - since < _JUST_S:
-        return True  # by our own sight: the storage's clock may be behind
-    ago = scope.clock.now() - climb.signalled_at
-    return listed.now - one.mtime - ago < _JUST_S
-
-
-async def _judge(scope: Scope, scene: Scene, climb: Climb, end: _End) -> Proof:
+async def _judge(scope: Scope, scene: Scene, climb: Climb, end: AtRest) -> Proof:
     for each in end.whole:
-        if await _ours(scope, climb, end, each):
+        if await _ours(climb, end, each):
             return await _told(scope, scene, climb, end, each)
     if end.whole:
         name = end.whole[0].name
@@ -178,7 +72,7 @@ async def _judge(scope: Scope, scene: Scene, climb: Climb, end: _End) -> Proof:
     return _not_saved(scope, scene, climb, newest, record)
 
 
-async def _told(scope: Scope, scene: Scene, climb: Climb, end: _End, saved: Checkpoint) -> Proof:
+async def _told(scope: Scope, scene: Scene, climb: Climb, end: AtRest, saved: Checkpoint) -> Proof:
     record = _record(climb, end, saved, await _read(scope, climb, saved))
     if record.written_after_signal or not climb.signals:
         return _proven(scope, saved, record)
@@ -192,7 +86,7 @@ async def _read(scope: Scope, climb: Climb, one: Checkpoint) -> Read:
     return await climb.files.kept.read(shell, one, frozenset(), stable=True)
 
 
-async def _newest_whole(scope: Scope, climb: Climb, end: _End) -> tuple[Checkpoint | None, Read]:
+async def _newest_whole(scope: Scope, climb: Climb, end: AtRest) -> tuple[Checkpoint | None, Read]:
     """What is left to go on from: the newest complete one, else the newest of doubtful ones."""
     doubtful: Checkpoint | None = None
     for each in reversed(ckpt.checkpoints(end.listing)[-_MOST_TRIED:]):
@@ -230,7 +124,7 @@ def _earlier(
     return Proof(findings=(scope.teller.finding(text),), record=made)
 
 
-async def _ours(scope: Scope, climb: Climb, end: _End, saved: Checkpoint) -> bool:
+async def _ours(climb: Climb, end: AtRest, saved: Checkpoint) -> bool:
     """A member had it open; or it was there when the family had ended, and nobody else has any
     business in that directory."""
     files = climb.files
@@ -241,21 +135,19 @@ async def _ours(scope: Scope, climb: Climb, end: _End, saved: Checkpoint) -> boo
     return await files.nobody_else(saved)
 
 
-def _came_later(climb: Climb, end: _End, saved: Checkpoint) -> bool:
+def _came_later(climb: Climb, end: AtRest, saved: Checkpoint) -> bool:
     """The dead write nothing: what changed after the last of them had ended is another's."""
     if standing(climb.family, climb.look.tree):
         return False
-    old = {(e.path, e.inode, e.size, e.mtime) for e in end.first.entries}
-    return any((e.path, e.inode, e.size, e.mtime) not in old for e in saved.files)
+    return ckpt.written_since(end.first, saved)
 
 
-def _record(climb: Climb, end: _End, one: Checkpoint, told: Read) -> CheckpointRecord:
+def _record(climb: Climb, end: AtRest, one: Checkpoint, told: Read) -> CheckpointRecord:
     """`written_after_signal`: against the listing when the last signal went out."""
     at_signal = climb.listing_at_signal
     after: bool | None = None
     if isinstance(at_signal, Listing):
-        old = {(e.path, e.inode, e.size, e.mtime) for e in at_signal.entries}
-        after = any((e.path, e.inode, e.size, e.mtime) not in old for e in one.files)
+        after = ckpt.written_since(at_signal, one)
     elif not climb.signals:
         after = False
     return CheckpointRecord(
@@ -280,12 +172,10 @@ def _not_saved(
     ran = max((kin.up_s for kin in climb.family.trainers), default=0.0)
     ran += climb.signalled_at - scene.at
     lost = _loss(climb, scope.clock.now(), newest, record, ran)
-    if any(sent.lossy for sent in climb.ladder.sent):
-        text = _lossy_end(
-            climb, newest, record, lost, _age_at_signal(climb, scope.clock.now(), record)
-        )
-        return Proof(findings=(scope.teller.finding(text),), record=record)
     age = _age_at_signal(climb, scope.clock.now(), record)
+    if any(sent.lossy for sent in climb.ladder.sent):
+        text = _lossy_end(climb, newest, record, lost, age)
+        return Proof(findings=(scope.teller.finding(text),), record=record)
     if age is not None and age <= job.max_loss_s and record and record.complete:
         text = f"it did not save on the way out; the newest checkpoint was {age:.0f} s old"
         return Proof(findings=(scope.teller.finding(text),), record=record)
@@ -305,14 +195,13 @@ def _lossy_end(
     sent, first, by = climb.ladder.sent, climb.listing_at_first, climb.ladder.agreed_by
     whole = record is not None and record.complete
     again = len(sent) > 1 and whole and not climb.trained_on
-    if newest is not None and again and isinstance(first, Listing):
-        old = {(e.path, e.inode, e.size, e.mtime) for e in first.entries}
-        if any((e.path, e.inode, e.size, e.mtime) not in old for e in newest.files):
-            when = "" if age is None else f", {spoken(age)} before that"
-            return (
-                f"ended by {sent[-1].signal}, as agreed {by}; {newest.name} was written "
-                f"after {sent[0].signal}{when}"
-            )
+    new = newest is not None and isinstance(first, Listing) and ckpt.written_since(first, newest)
+    if newest is not None and again and new:
+        when = "" if age is None else f", {spoken(age)} before that"
+        return (
+            f"ended by {sent[-1].signal}, as agreed {by}; {newest.name} was written "
+            f"after {sent[0].signal}{when}"
+        )
     return f"ended by {sent[-1].signal} without a save, as agreed {by}; {lost}"
 
 

@@ -35,9 +35,8 @@ from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import standing_above
-from fleetstop.core.climbing.consent import Terms
+from fleetstop.core.climbing.consent import Consent, Terms
 from fleetstop.core.climbing.requests import fillings
-from fleetstop.core.climbing.rungs import Consent
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.core.inventory import Target
-from fleetstop.core.redact import command
+from fleetstop.core.redact import typed
 from fleetstop.core.report import Cost
 from fleetstop.events import Emit, Event
 from fleetstop.ports import Clock, Place
@@ -42,9 +42,8 @@ class Run(Struct, frozen=True):
     inventory: str | None = None
 
     def typed(self, *words: str) -> str:
-        """A command to type next; it names the inventory where this one was told which."""
-        named = () if self.inventory is None else ("-i", self.inventory)
-        return command(("fleetstop", *words, *named))
+        """A command to type next."""
+        return typed(words, self.inventory)
 
 
 class Scope(Struct, frozen=True):

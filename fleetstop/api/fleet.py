@@ -27,7 +27,7 @@ from fleetstop.api.runs import Runs, nobody
 from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
-from fleetstop.core.redact import command
+from fleetstop.core.redact import typed
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.selection import select
 from fleetstop.errors import BadUsage, Refused
@@ -103,7 +103,7 @@ class Fleet(Runs):
             if self._named is None:
                 raise
             # a command that is pasted must find the same names
-            named = f"`{command(('fleetstop', 'ls', '-i', self._named))}`"
+            named = f"`{typed(('ls',), self._named)}`"
             raise BadUsage(exc.message, hint=exc.hint.replace("`fleetstop ls`", named)) from exc
 
     async def stop(

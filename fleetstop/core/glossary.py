@@ -244,7 +244,8 @@ REASONS = _table(
         ),
         "save_unseen": (
             "It ended, and whether it saved could not be seen. Neither yes nor no is claimed.",
-            "The directory of checkpoints could not be listed, or the container not be entered.",
+            "The directory of checkpoints could not be listed: neither in the container nor, where "
+            "that cannot be entered, from the host.",
             "Look into the directory yourself.",
         ),
         "unproven": (

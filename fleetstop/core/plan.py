@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from fleetstop.core.climbing.rungs import ASKS, Send, Skip, WatchOn, decide, not_for
+from fleetstop.core.climbing.requests import ASKS
+from fleetstop.core.climbing.rungs import Send, Skip, WatchOn, decide, not_for
 from fleetstop.core.kin.birth import grow
 from fleetstop.core.ladder import Ladder, standing_of, was_sent, watching_on
 from fleetstop.core.playbook import FOREVER, Rung

@@ -125,7 +125,7 @@ def parse_verdict(text: str) -> str:
     )
 
 
-def run_words(words: tuple[str, ...], wait_s: float = 0.0) -> Rung:
+def run_words(words: tuple[str, ...]) -> Rung:
     """A `run` of a program with arguments, each word quoted for sh. Raises BadUsage for a
     placeholder that is none of PLACEHOLDERS."""
     for word in words:
@@ -136,7 +136,7 @@ def run_words(words: tuple[str, ...], wait_s: float = 0.0) -> Rung:
                     f"{did_you_mean(name, PLACEHOLDERS)}",
                     hint=f"placeholders: {', '.join(f'{{{each}}}' for each in PLACEHOLDERS)}",
                 )
-    return Rung("", "trainers", wait_s, does="run", argument=shlex.join(words), words=words)
+    return Rung("", "trainers", 0.0, does="run", argument=shlex.join(words), words=words)
 
 
 def filled(rung: Rung, values: Mapping[str, str | None]) -> Rung:

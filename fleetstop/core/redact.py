@@ -231,3 +231,9 @@ def command(argv: Sequence[str], limit: int | None = None) -> str:
 def brief(argv: Sequence[str]) -> str:
     """The same within a sentence: a shell's `-c` text may be a whole program."""
     return command(argv, 100)
+
+
+def typed(words: Sequence[str], inventory: str | None) -> str:
+    """A command of ours to type next; it names the inventory where this run was told which."""
+    named = () if inventory is None else ("-i", inventory)
+    return command(("fleetstop", *words, *named))

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 Landing: TypeAlias = Literal["heard", "ignored", "blocked", "fatal"]
 
+# What a playbook may send. STOP, TSTP and CONT are no requests to end; CONT is ours alone.
 NUMBERS: dict[str, int] = {
     "HUP": 1,
     "INT": 2,
@@ -23,9 +24,6 @@ NUMBERS: dict[str, int] = {
     "ALRM": 14,
     "TERM": 15,
 }
-# What a playbook may send. STOP, TSTP and CONT are no requests to end; CONT is ours alone.
-SENDABLE: frozenset[str] = frozenset(NUMBERS)
-
 # Worst last. A rung that reaches several counts as the worst of them.
 _ORDER: tuple[Landing, ...] = ("heard", "ignored", "blocked", "fatal")
 

@@ -21,9 +21,9 @@ class Line(NamedTuple):
     tone: Tone = "plain"
 
 
-def fact(label: str, text: str, tone: Tone = "plain") -> Line:
+def fact(label: str, text: str) -> Line:
     """A line of a header: `  job         26982 python3 …`."""
-    return Line(f"  {label}".ljust(LABEL), text, tone)
+    return Line(f"  {label}".ljust(LABEL), text)
 
 
 def note(label: str, text: str, tone: Tone = "plain") -> Line:

@@ -11,6 +11,7 @@ from fleetstop.events import AnyEvent
 from fleetstop.view import ending, words
 from fleetstop.view.layout import Line, fold, note, painted
 from fleetstop.view.story import Story
+from fleetstop.view.ways_on import Known
 
 _LOST: dict[Lost, str] = {
     "nothing": "nothing: it ended in its own way",
@@ -29,7 +30,7 @@ def story(playbook: str, one: Rehearsed, told: Sequence[AnyEvent], outcome: Outc
     for event in told:
         lines += [_in(each) for each in view.lines(event)]
     # not the story's own ending: what it suggests would be typed against a real job
-    lines += [*map(_in, view.flush()), _in(ending.last_line(outcome, ending.Known()))]
+    lines += [*map(_in, view.flush()), _in(ending.last_line(outcome, Known()))]
     bad = one.lost in ("since_checkpoint", "checkpoint_cut")
     loss = _LOST[one.lost].format(words.age(one.lost_s or 0.0))
     return [*lines, note("would lose", loss, "warn" if bad else "plain")]

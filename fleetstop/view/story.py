@@ -9,6 +9,7 @@ from fleetstop.core import redact
 from fleetstop.core.report import Report
 from fleetstop.view import ending, exits, header, holding, naming, question, waiting, words
 from fleetstop.view.layout import Line
+from fleetstop.view.ways_on import Known
 
 # A hold whose numbers alone move is told again after so long.
 STILL_S = 60.0
@@ -149,7 +150,7 @@ class Story:
 
     def _finished(self, event: e.TargetFinished, chapter: Chapter) -> list[Line]:
         outcome = event.outcome
-        known = ending.Known(
+        known = Known(
             located=chapter.located,
             asked=self._asked(event),
             since_found_s=chapter.since_found(event.at),

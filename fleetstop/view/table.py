@@ -9,7 +9,7 @@ from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Report
 from fleetstop.view import naming, words
-from fleetstop.view.ending import command, cost, unsaid
+from fleetstop.view.ending import cost, unsaid
 from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, painted
 from fleetstop.view.stream import Outlet
 
@@ -258,7 +258,7 @@ def _as_it_is(outcome: Outcome, tree: e.Located, script: str, inventory: str | N
     deaf = _hears_nothing(tree)
     options = ["--script", script, "--force" if deaf else "--graceful"]
     loss = "   loses whatever was not saved" if deaf else ""
-    return command("stop", outcome.target, options, inventory) + loss
+    return redact.typed(("stop", outcome.target, *options), inventory) + loss
 
 
 def _script(found: e.Located) -> str:

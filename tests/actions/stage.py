@@ -10,8 +10,8 @@ from fleetstop.actions.asking import Desk
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Run, Scope, Teller
-from fleetstop.core.climbing.consent import Terms
-from fleetstop.core.climbing.rungs import Consent, Send
+from fleetstop.core.climbing.consent import Consent, Terms
+from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Host, Job, Match, Target
 from fleetstop.core.kin.family import Kin

@@ -5,22 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives
+from .bed import Bed, alive, lives, until
 
 pytestmark = pytest.mark.bed
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 NESTED = (

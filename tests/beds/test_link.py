@@ -20,7 +20,7 @@ import pytest
 from fleetstop.core.ledger import holder, parse_ledger
 from fleetstop.lab import Lab, Started
 
-from .bed import Bed, Ran, Running, lives
+from .bed import Bed, Ran, Running, lives, until
 from .proxy import Proxy, Wrong
 
 pytestmark = [pytest.mark.bed, pytest.mark.timeout(400)]
@@ -60,13 +60,6 @@ def boxes(lab: Lab, _vmids: list[int]) -> Iterator[Callable[[], Bed]]:
     for each in given:
         lab.stop(each.vmid)
         shutil.rmtree(f"/run/lock/fleetstop.{each.vmid}", ignore_errors=True)
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 def noted(box: Bed) -> str:

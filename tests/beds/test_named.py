@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, lives
-from .test_stop import _inventory
+from .bed import Bed, lives, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -32,7 +31,7 @@ def test_the_pid_file_of_the_shell_that_started_it_asks_the_trainer(
     job = box.start(DETACHED.format(started), how="raw")
     stanza = "match: {pidfile: /workspace/pid}\n        checkpoints: /workspace/checkpoints"
     stanza += "\n        stop_signal: INT"
-    ran = box.run("stop", box.name, inventory=_inventory(box, tmp_path, stanza))
+    ran = box.run("stop", box.name, inventory=with_job(box, tmp_path, stanza))
     assert ran.code == 0, ran.people
     assert ran.signals == [("INT", [job.pid])]
     assert len(box.saved()) == 1

@@ -18,9 +18,8 @@ import pytest
 
 from fleetstop.lab import Started
 
-from .bed import Bed, Ran, Running, lives
-from .test_stop import _until
-from .test_vantage import FILL, limit, no_forks
+from .bed import Bed, Ran, Running, lives, until
+from .limits import more_memory, no_forks, out_of_memory
 
 pytestmark = pytest.mark.bed
 
@@ -52,7 +51,7 @@ def in_a_gap(box: Bed, *more: str) -> Started:
         *("--format", "sharded", "--save-every", "6", "--file-gap", "2.5", "--save-seconds", "0.4"),
         *("--no-save", *more),
     )
-    _until(lambda: len(shards(box)) == 1, 60)
+    until(lambda: len(shards(box)) == 1, 60)
     time.sleep(0.3)  # it is closed
     return job
 
@@ -83,7 +82,7 @@ def test_the_limit_is_reached_only_after_the_container_was_entered(box: Bed) -> 
     """Its shell lives on and cannot fork: that is no list of checkpoints, and not an empty one."""
     job = in_a_gap(box)
     running = box.popen("stop", box.name, "--graceful", "--ladder", "INT/30")
-    _until(box.lock_files)
+    until(box.lock_files)
     no_forks(box)
     ran = box.finish(running, 120)
     log = box.log(job)
@@ -98,7 +97,7 @@ def test_the_limit_is_reached_only_after_the_container_was_entered(box: Bed) -> 
 
 def test_the_files_are_shown_by_status(box: Bed) -> None:
     box.start("--save-every", "1", "--save-seconds", "0.2")
-    _until(box.saved, 60)
+    until(box.saved, 60)
     no_forks(box)
     ran = box.run("status", box.name)
     assert (ran.code, ran.target["result"]) == (0, "running"), ran.people
@@ -205,26 +204,20 @@ def test_out_of_memory_a_signal_waits_between_two_shards(box: Bed) -> None:
     """Entering hangs until it is given up. All the while the trainer sleeps between two shards."""
     root = box.lab.rootfs(box.vmid) / "root"
     (root / "train.py").write_text(TWO_SHARDS)
-    (root / "fill.py").write_text(FILL)
     with zipfile.ZipFile(root / "whole.pt", "w") as archive:
         archive.writestr("archive/data.pkl", "x" * 1000)
     job = box.start(
         "cd /root && GAP=45 exec setsid -f python3 train.py </dev/null", how="raw", trainers=0
     )
-    _until(lambda: list(box.checkpoints.rglob("*.pt")), 60)
-    limit(box, "memory", "memory.limit_in_bytes", str(100 << 20))
-    limit(box, "memory", "memory.oom_control", "1")
-    box.lab.exec(box.vmid, ["bash", "-c", "exec setsid -f python3 /root/fill.py >/dev/null 2>&1"])
-    control = Path(f"/sys/fs/cgroup/memory/lxc/{box.vmid}/memory.oom_control")
-    try:
-        _until(lambda: "under_oom 1" in control.read_text(), 60)
+    until(lambda: list(box.checkpoints.rglob("*.pt")), 60)
+    with out_of_memory(box):
         running = box.popen("stop", box.name, "--graceful")
         held = _holding(running)
         assert (held["why"], lives(job)) == ("saving", True), held
         assert len(list(box.checkpoints.rglob("*.pt"))) == 1
         assert lives(job)
         _end_the_filler(box)
-        limit(box, "memory", "memory.limit_in_bytes", str(1 << 30))
+        more_memory(box)
         rest, people = running.process.communicate(timeout=120)
         report = json.loads(rest.splitlines()[-1])["targets"][0]
         assert sorted(p.name[:11] for p in box.checkpoints.rglob("*.pt")) == [
@@ -235,9 +228,6 @@ def test_out_of_memory_a_signal_waits_between_two_shards(box: Bed) -> None:
         assert running.process.returncode == 0, people
         assert any("seen from the host" in text for text in report["findings"]), people
         assert not lives(job)
-    finally:
-        limit(box, "memory", "memory.limit_in_bytes", str(1 << 30))
-        limit(box, "memory", "memory.oom_control", "0")
 
 
 def _end_the_filler(box: Bed) -> None:

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from fleetstop.lab import Lab, Started, cgroups
 
-from .bed import Bed, Ran, lives
+from .bed import Bed, Ran, lives, until
 from .disk import disk
 
 # many containers at once, on a machine that may be busy
@@ -48,13 +48,6 @@ libc = ctypes.CDLL(None, use_errno=True)
 assert libc.ptrace(16, int(sys.argv[1]), 0, 0) == 0, ctypes.get_errno()  # PTRACE_ATTACH
 time.sleep(600)
 """
-
-
-def until(true: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.02)
 
 
 def letter(job: Started) -> str:

@@ -264,10 +264,6 @@ def test_two_unrelated_trees_are_refused_and_both_shown(box: Bed) -> None:
     assert trainers == {one.pid, two.pid}
 
 
-# the names that test_vantage has for them
-_until, _inventory = until, with_job
-
-
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 

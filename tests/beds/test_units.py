@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,6 @@ WILL = {
     " and KILL to what is left after 20 s",
     "short.service": "`systemctl stop` would send TERM to its main process, and KILL after 2 s",
 }
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 def state(box: Bed, name: str) -> str:

@@ -19,8 +19,8 @@ from fleetstop.lab import Lab
 from fleetstop.lab.login import Login, login
 from fleetstop.lab.processes import ProcessId, identify
 
-from .bed import Bed, Ran, alive, lives
-from .test_stop import _inventory, _until
+from .bed import Bed, Ran, alive, lives, until, with_job
+from .limits import no_forks, out_of_memory
 
 pytestmark = pytest.mark.bed
 
@@ -40,7 +40,7 @@ class Rootless:
 
     def run(self, *words: str, sudo: str = "auto", deadline: float = 60.0) -> Ran:
         ran = self.box.run(*words, inventory=self.inventory(sudo), deadline=deadline)
-        _until(lambda: not entered(self.box))
+        until(lambda: not entered(self.box))
         return ran
 
 
@@ -198,7 +198,7 @@ def test_what_one_user_sent_root_does_not_repeat(rootless: Rootless) -> None:
     box = rootless.box
     job = box.start("--save-seconds", "8", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful", inventory=rootless.inventory())
-    _until(lambda: box.signals_seen(job))
+    until(lambda: box.signals_seen(job))
     first.process.send_signal(signal.SIGINT)
     assert box.finish(first, 20).code == 130
     place = Path(f"/run/lock/fleetstop.{box.vmid}")
@@ -214,7 +214,7 @@ def test_what_root_sent_a_login_does_not_repeat(rootless: Rootless) -> None:
     box = rootless.box
     job = box.start("--save-seconds", "8", "--save-memory-fraction", "0.8")
     first = box.popen("stop", box.name, "--graceful")
-    _until(lambda: box.signals_seen(job))
+    until(lambda: box.signals_seen(job))
     first.process.send_signal(signal.SIGINT)
     assert box.finish(first, 20).code == 130
     again = rootless.run("stop", box.name, "--graceful")
@@ -227,7 +227,7 @@ def test_two_logins_lock_each_other_out(rootless: Rootless) -> None:
     box = rootless.box
     job = box.start("--save-seconds", "8")
     first = box.popen("stop", box.name, "--graceful", inventory=rootless.inventory())
-    _until(lambda: "saving" in box.log(job))
+    until(lambda: "saving" in box.log(job))
     with login() as other:
         other.allow(str(box.lab.pct), str(box.lab.nvidia_smi))
         second = Rootless(box, other, Path(tempfile.mkdtemp(dir=rootless.inventory().parent)))
@@ -359,7 +359,7 @@ def own(rootless: Rootless) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
         stdin=subprocess.DEVNULL,
     )
     try:
-        _until((home / "up").exists)
+        until((home / "up").exists)
         yield home, job
     finally:
         job.kill()
@@ -407,31 +407,10 @@ def test_somebody_elses_job_is_seen_and_not_signalled(
 # ------------------------------------------------------- where the container cannot be entered
 
 
-def limit(box: Bed, controller: str, name: str, value: str) -> None:
-    for top in (Path("/sys/fs/cgroup", controller), Path("/sys/fs/cgroup")):
-        place = top / f"lxc/{box.vmid}" / name
-        if place.exists():
-            place.write_text(value)
-            return
-    pytest.skip(f"there is no {controller} controller here")
-
-
-def no_forks(box: Bed) -> None:
-    """pids.max = pids.current: every fork in it fails, an lxc-attach's too."""
-    for top in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")):
-        now = top / f"lxc/{box.vmid}/pids.current"
-        if now.exists():
-            limit(box, "pids", "pids.max", now.read_text())
-            done = box.lab.exec(box.vmid, ["true"])
-            assert done.returncode != 0, "it can still be entered"
-            return
-    pytest.skip("there is no pids controller here")
-
-
 def test_with_no_pids_left_it_is_stopped_from_the_host(box: Bed, tmp_path: Path) -> None:
     job = box.start("--save-seconds", "0.5")
     no_forks(box)
-    inventory = _inventory(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
+    inventory = with_job(box, tmp_path, "match: {script: train.py}\n        stop_signal: INT")
     seen = box.run("status", box.name, inventory=inventory)
     assert (seen.code, seen.target["verdict"], seen.pct_calls) == (0, "busy", 0), seen.people
     ran = box.run("stop", box.name, "--graceful", inventory=inventory)
@@ -473,11 +452,6 @@ def test_with_no_pids_left_a_login_without_root_is_told(rootless: Rootless) -> N
     assert box.signals_seen(job) == 0
 
 
-FILL = """\
-kept = []
-while True:
-    kept.append(bytearray(b"x" * 65536))
-"""
 # allocates nothing once it is up: who does is stopped by the limit, or told ENOMEM
 QUIET = """\
 import os, signal, time
@@ -495,14 +469,8 @@ while True:
 def test_out_of_memory_it_is_stopped_from_the_host_within_bounds(box: Bed) -> None:
     """With the OOM killer off whoever allocates waits: an lxc-attach too, for good."""
     (box.lab.rootfs(box.vmid) / "root/train.py").write_text(QUIET)
-    (box.lab.rootfs(box.vmid) / "root/fill.py").write_text(FILL)
     job = box.start("cd /root && exec setsid -f python3 train.py </dev/null", how="raw", trainers=0)
-    limit(box, "memory", "memory.limit_in_bytes", str(100 << 20))
-    limit(box, "memory", "memory.oom_control", "1")
-    box.lab.exec(box.vmid, ["bash", "-c", "exec setsid -f python3 /root/fill.py >/dev/null 2>&1"])
-    control = Path(f"/sys/fs/cgroup/memory/lxc/{box.vmid}/memory.oom_control")
-    try:
-        _until(lambda: "under_oom 1" in control.read_text(), 60)
+    with out_of_memory(box):
         seen = box.run("status", box.name, deadline=90)
         assert (seen.code, seen.target["result"]) == (0, "running"), seen.people
         assert any("seen from the host" in text for text in seen.target["findings"])
@@ -514,9 +482,6 @@ def test_out_of_memory_it_is_stopped_from_the_host_within_bounds(box: Bed) -> No
         assert not lives(job)
         # an attempt to enter is given up after 20 s, and there is one for each command
         assert max(seen.seconds, ran.seconds) < 90
-    finally:
-        limit(box, "memory", "memory.limit_in_bytes", str(1 << 30))
-        limit(box, "memory", "memory.oom_control", "0")
 
 
 # -------------------------------------------------------------------------------- PGID 0 inside

@@ -13,8 +13,7 @@ import re
 import shutil
 import signal
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from msgspec import Struct
 
 from fleetstop.lab import Lab
 
-from .bed import Bed, Ran, alive
+from .bed import Bed, Ran, alive, until
 
 pytestmark = pytest.mark.bed
 
@@ -55,13 +54,6 @@ WAITS = {
     # it gives its child a quarter of a second to hear the same Ctrl-C
     "run": Wait("subprocess.run", ms=(200, 2500)),
 }
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not come about"
-        time.sleep(0.05)
 
 
 @pytest.fixture

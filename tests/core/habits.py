@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from fleetstop.core.durations import FOREVER
 from fleetstop.core.playbook import Hold, Playbook, Rung, parse_ladder
 from fleetstop.core.rehearsing.habits import (
     DEAF,
     DEAF_SAVES_ON_TERM,
     DRAINS,
-    FOREVER,
     IGNORES_ALL,
     LEAVES_UNSAVED,
     POLITE,
     SHELL,
     SHRUGS,
-    SLOW,
     SUSPENDED,
     WORKER,
     WRITE_ONLY,
@@ -53,6 +52,7 @@ __all__ = [
     "short",
 ]
 
+SLOW = Habit(memory_s=10.0, file_s=10.0)
 GRACEFUL = Playbook(
     name="graceful", lossless=True, ladder=parse_ladder("stop_signal/3m TERM/2m"), hold=Hold()
 )

@@ -28,8 +28,9 @@ from fleetstop.core.saves.checkpoint import (
     newest,
     parse_listing,
     temp_without_final,
+    written_since,
 )
-from fleetstop.core.saves.wholeness import complete, wanted
+from fleetstop.core.saves.wholeness import read, wanted
 
 NOWHERE: frozenset[str] = frozenset()
 
@@ -67,7 +68,7 @@ def judge(name: str, data: bytes, *, head: bool = True, stable: bool = True) -> 
     path = checkpoint.files[0].path
     tails = {path: data[-TAIL_BYTES:]} if wanted(checkpoint) else {}
     heads = {path: data[:4096]} if head else None
-    return complete(checkpoint, tails, heads, stable, NOWHERE)
+    return read(checkpoint, tails, heads, stable, NOWHERE).whole
 
 
 def test_a_listing_is_read() -> None:
@@ -229,8 +230,8 @@ def test_without_a_head_a_torn_file_may_be_of_another_format() -> None:
     assert judge("a.pt", zipped()[:1500], head=False) is None
     assert judge("a.npz", zipped()[:1500], head=False) is False
     checkpoint = the(listing(("a.pt", 2, 3000, 9.0)))
-    assert complete(checkpoint, {}, {"/ck/a.pt": b"PK\x03\x04"}, True, NOWHERE) is None
-    assert complete(checkpoint, {}, None, True, NOWHERE) is None
+    assert read(checkpoint, {}, {"/ck/a.pt": b"PK\x03\x04"}, True, NOWHERE).whole is None
+    assert read(checkpoint, {}, None, True, NOWHERE).whole is None
 
 
 def test_an_end_record_of_something_inside_is_not_enough() -> None:
@@ -248,8 +249,8 @@ def test_an_unknown_format_is_whole_when_closed_and_still() -> None:
         # it could not be told: that it stands still was not seen yet
         assert judge(name, data, stable=False) is None
     checkpoint = the(listing(("a.model", 2, 3, 9.0)))
-    assert complete(checkpoint, {}, None, True, frozenset({"/ck/a.model"})) is False
-    assert complete(the(listing(("a.model", 2, 0, 9.0))), {}, None, True, NOWHERE) is False
+    assert read(checkpoint, {}, None, True, frozenset({"/ck/a.model"})).whole is False
+    assert read(the(listing(("a.model", 2, 0, 9.0))), {}, None, True, NOWHERE).whole is False
 
 
 def tensors(ends: list[int], body: int) -> bytes:
@@ -271,7 +272,7 @@ def test_safetensors_must_reach_their_last_tensor() -> None:
 
 def whole(*names: str) -> bool | None:
     files = tuple((f"step_1/{name}", n, 10, 9.0) for n, name in enumerate(names))
-    return complete(the(listing(*files)), {}, None, True, NOWHERE)
+    return read(the(listing(*files)), {}, None, True, NOWHERE).whole
 
 
 def test_directories() -> None:
@@ -291,7 +292,7 @@ def test_one_torn_file_spoils_a_directory() -> None:
     found = the(listing(("s/a.pt", 2, len(good), 9.0), ("s/b.pt", 3, len(torn), 9.0)))
     assert [each.path for each in wanted(found)] == ["/ck/s/a.pt", "/ck/s/b.pt"]
     blobs = {"/ck/s/a.pt": good, "/ck/s/b.pt": torn}
-    assert complete(found, blobs, blobs, True, NOWHERE) is False
+    assert read(found, blobs, blobs, True, NOWHERE).whole is False
 
 
 @given(
@@ -305,10 +306,25 @@ def test_one_torn_file_spoils_a_directory() -> None:
 def test_any_bytes_are_judged(name: str, head: bytes, tail: bytes, size: int, stable: bool) -> None:
     checkpoint = the(listing((name, 2, size, 9.0)))
     path = checkpoint.path
-    assert complete(checkpoint, {path: tail}, {path: head}, stable, NOWHERE) in (True, False, None)
-    assert complete(checkpoint, {path: tail}, {path: head}, stable, frozenset({path})) is False
+    assert read(checkpoint, {path: tail}, {path: head}, stable, NOWHERE).whole in (
+        True,
+        False,
+        None,
+    )
+    assert read(checkpoint, {path: tail}, {path: head}, stable, frozenset({path})).whole is False
 
 
 @given(cut=st.integers(1, 3100))
 def test_no_part_of_a_zip_is_whole(cut: int) -> None:
     assert judge("a.pt", zipped()[:-cut]) is not True
+
+
+def test_a_checkpoint_is_written_since_a_listing_when_any_of_its_files_moved() -> None:
+    one, two = ("s/a.pt", 1, 10, 5.0), ("s/b.pt", 2, 10, 5.0)
+    before = listing(one, two)
+    (same,) = checkpoints(before)
+    assert not written_since(before, same)
+    for moved in (("s/b.pt", 3, 10, 5.0), ("s/b.pt", 2, 11, 5.0), ("s/b.pt", 2, 10, 6.0)):
+        (now,) = checkpoints(listing(one, moved))
+        assert written_since(before, now)
+    assert written_since(listing(one), same)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fleetstop.core.climbing.rungs import Consent
+from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.ladder import End, Enter, Held, Wait
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Hold

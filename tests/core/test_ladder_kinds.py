@@ -11,8 +11,8 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetstop.core.climbing.consent import Terms, uncounted
-from fleetstop.core.climbing.rungs import Consent, Send
+from fleetstop.core.climbing.consent import Consent, Terms, uncounted
+from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.ladder import CALM_S, Arrived, Ask
 from fleetstop.core.playbook import Hold, Playbook, Rung
 from fleetstop.core.process import ProcessId

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from fleetstop.core.climbing.consent import Terms
-from fleetstop.core.climbing.rungs import Consent, Send, requests
+from fleetstop.core.climbing.consent import Consent, Terms
+from fleetstop.core.climbing.requests import requests
+from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.ladder import (
     CALM_S,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fleetstop.core.climbing.consent import Terms
-from fleetstop.core.climbing.rungs import Consent
+from fleetstop.core.climbing.consent import Consent, Terms
 from fleetstop.core.ladder import begin
 from fleetstop.core.ledger import Heard
 from fleetstop.core.plan import plan

@@ -210,6 +210,33 @@ def test_what_is_not_promised_names_no_way_that_is_none() -> None:
         assert "rank0_saves" not in said
 
 
+SPAWNED = "python -c 'from multiprocessing.spawn import spawn_main' --multiprocessing-fork"
+
+
+@pytest.mark.parametrize("above", ["", "100 accelerate launch t.py\n", "100 torchrun t.py\n"])
+@pytest.mark.parametrize(
+    ("said", "told"), [(None, True), ("all_save", False), ("rank0_saves", False)]
+)
+def test_ranks_that_were_spawned_are_not_promised_either(
+    above: str, said: str | None, told: bool
+) -> None:
+    """torch.multiprocessing.spawn TERMs the others when one leaves with an error. A launcher above
+    that parent reaches it alone: an INT to accelerate, as to two children of its own, told no
+    rank."""
+    ranks = f"    120 {SPAWNED} # gpu=0\n    121 {SPAWNED} # gpu=1"
+    here = tree(f"{above}  110 python train.py\n{ranks}")
+    job = msgspec.structs.replace(Job(name="train", match=TRAIN), ranks=said)
+    (family,) = find(here, TRAIN, job).families
+    assert ("110, which spawned the ranks" in (promise(family, here) or "")) is told
+    if said == "rank0_saves":
+        heard = {
+            pid: msgspec.structs.replace(p, masks=masks("INT")) for pid, p in here.processes.items()
+        }
+        found = may("INT/1", standing(family=family, tree=ProcessTree(heard, here.uptime)))
+        assert isinstance(found, Skip), found
+        assert "none stands above all ranks" in found.reason
+
+
 @pytest.mark.parametrize(("said", "told"), [(None, True), ("all_save", False)])
 def test_ranks_below_a_rank_are_not_promised_either(said: str | None, told: bool) -> None:
     """Lightning's rank 0 KILLs all of them, itself too, when one has left with an error."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.climbing.rungs import Consent
+from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.rehearsing.scenarios import SCENARIOS, rehearse
 from tests.core.habits import GRACEFUL, NOW, STANDARD, short
 

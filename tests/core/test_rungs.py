@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from fleetstop.core.climbing.consent import Consent
+from fleetstop.core.climbing.requests import choose_stop_signal
 from fleetstop.core.climbing.rungs import (
-    Consent,
     Decision,
     Send,
     Skip,
     Standing,
     WatchOn,
-    choose_stop_signal,
     decide,
     recipients,
 )

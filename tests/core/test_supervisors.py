@@ -94,6 +94,23 @@ def test_a_rank_that_is_the_parent_of_the_others() -> None:
     assert over(text) == [("ranks", "never")]
 
 
+def spawning(*rows: str) -> ProcessTree:
+    """`python train.py` above ranks of multiprocessing's spawn method; a row is its tags."""
+    line = "python -c 'from multiprocessing.spawn import spawn_main' --multiprocessing-fork"
+    text = [f"  {120 + at} {line} # {tags}" for at, tags in enumerate(rows)]
+    return tree("\n".join(["110 python train.py", *text]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"), [(("gpu=0", "gpu=1"), "TERMs the others"), (("gpu=0",), "waits for the tr")]
+)
+def test_who_spawned_the_ranks_is_told_with_what_it_does(rows: tuple[str, ...], told: str) -> None:
+    here = spawning(*rows)
+    (one,) = standing_above(here, family_in(here), Notes())
+    assert (one.pid, one.kind, one.again, one.limit_s) == (110, "launcher", "never", None)
+    assert told in one.will
+
+
 @pytest.mark.parametrize(
     ("line", "ranks", "told_s", "forwards", "limit"),
     [
@@ -153,6 +170,13 @@ def test_who_hands_a_signal_on(
         (
             "100 accelerate launch --cpu --mpirun_hostfile h train.py\n  105 mpirun -n 2 x\n"
             "    110 python train.py # gpu=0 rank\n    120 python train.py # gpu=1 rank",
+            "leave the trainer alone",
+        ),
+        # its one process has spawned the ranks
+        (
+            "100 accelerate launch train.py\n  105 python train.py\n"
+            "    110 python --multiprocessing-fork # gpu=0\n"
+            "    120 python --multiprocessing-fork # gpu=1",
             "leave the trainer alone",
         ),
         # the runner, by each of its names

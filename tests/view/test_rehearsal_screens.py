@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetstop.api.rehearsing import rehearsals
-from fleetstop.core.climbing.rungs import Consent
+from fleetstop.core.climbing.consent import Consent
 from fleetstop.view.rehearsal import shown, story
 from tests.core.habits import STANDARD
 

@@ -17,6 +17,7 @@ from fleetstop.core import report as r
 from fleetstop.view import ending, listing, table
 from fleetstop.view.layout import Line
 from fleetstop.view.lines import Lines
+from fleetstop.view.ways_on import Known
 from tests.core.test_redact import controls
 from tests.view import questions
 from tests.view import scenes as s
@@ -339,7 +340,7 @@ def test_a_status_in_one_line_each_or_with_its_evidence() -> None:
 
 def endings(result: r.Result, **changes: Any) -> list[Line]:
     outcome = s.outcome(result, **changes)
-    known = ending.Known(located=s.located())
+    known = Known(located=s.located())
     return [ending.last_line(outcome, known), *ending.below(outcome, known)]
 
 

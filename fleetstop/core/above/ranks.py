@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetstop.core.above.supervisors import forwarder, parent_rank
+from fleetstop.core.above.supervisors import forwarder, parent_rank, spawning_parent
 from fleetstop.core.kin.family import Family, Kin, standing
 from fleetstop.core.process import ProcessTree
 
@@ -45,6 +45,13 @@ def promise(family: Family, tree: ProcessTree) -> str | None:
         return (
             f"ranks: rank0_saves: the signal goes to {launcher.name} {process.pid} alone, which "
             f"KILLs its ranks {launcher.limit_s:g} s later: rank 0 must have saved by then"
+        )
+    spawner = spawning_parent(tree, family)
+    if spawner is not None:
+        return (
+            f"{spawner.pid}, which spawned the ranks, may end the others in their save when one "
+            "leaves with an error: not promised unless all ranks save and leave with 0 (job key "
+            "ranks: all_save)"
         )
     if found is not None:
         process, launcher = found

@@ -9,7 +9,7 @@ from msgspec import Struct
 from fleetstop.core.above.launchers import Launcher, launcher_of
 from fleetstop.core.above.units import Policy, docker_of, units_of
 from fleetstop.core.kin.family import Family
-from fleetstop.core.kin.lineage import above_kind
+from fleetstop.core.kin.lineage import above_kind, spawned
 from fleetstop.core.kin.loops import Again, told
 from fleetstop.core.kin.matching import base, executed, is_shell
 from fleetstop.core.kin.shells import loop_of, names_below, scripts
@@ -31,6 +31,11 @@ _ENDING = {
 _PARENT = (
     "is the parent of other ranks; Lightning's KILLs them when it ends, and all of them, itself "
     "too, within 5 s of one that exits non-zero"
+)
+# torch/multiprocessing/spawn.py, ProcessContext.join: torch 1.13, tried; the KILL is of later ones
+_SPAWNED = (
+    "waits for the ranks it spawned; torch.multiprocessing's TERMs the others as soon as one exits "
+    "non-zero, and may KILL them 30 s later"
 )
 # units that carry whatever is started through them
 _CARRIERS = frozenset(
@@ -138,7 +143,8 @@ def _member(tree: ProcessTree, process: Process, family: Family, notes: Notes) -
         limit = one.limit_s if one.forwards else None
         return made("launcher", one.will, again=again, delay_s=2.0, limit_s=limit)
     if role == "launcher":
-        return made("launcher", "waits for the trainers below it")
+        spawns = spawning_parent(tree, family) == process
+        return made("launcher", _SPAWNED if spawns else "waits for the trainers below it")
     if role != "wrapper":
         return None
     loop = loop_of(process, names_below(tree, process, _ids(family)), notes.texts)
@@ -160,10 +166,11 @@ def _trainers(tree: ProcessTree, family: Family) -> list[Process]:
 
 
 def _started_by(tree: ProcessTree, trainer: Process, family: Family) -> Process | None:
-    """The nearest launcher above it, or trainer: Lightning's ranks are their rank 0's."""
+    """The nearest launcher above it, or trainer: Lightning's ranks are their rank 0's. What was
+    spawned is its parent's, whatever that is."""
     trainers = {kin.id for kin in family.trainers}
     for each in tree.above(trainer.id.pid):
-        if each.id in trainers or above_kind(each, None) == "launcher":
+        if each.id in trainers or above_kind(each, None) == "launcher" or spawned(trainer):
             return each
     return None
 
@@ -171,7 +178,9 @@ def _started_by(tree: ProcessTree, trainer: Process, family: Family) -> Process 
 def forwarder(tree: ProcessTree, family: Family) -> tuple[Process, Launcher] | None:
     """The launcher above all trainers, the nearest one: deepspeed's runner stands above the ranks'
     parent, accelerate above mpirun, and what the farther one is sent stays there. None where there
-    is not one."""
+    is not one, or the ranks' own parent keeps to itself what it hands on."""
+    if spawning_parent(tree, family) is not None:
+        return None
     for kin in reversed(family.of("launcher")):
         process = tree.get(kin.id)
         if process is not None and above_kind(process, None) == "launcher":
@@ -189,6 +198,16 @@ def parent_rank(tree: ProcessTree, family: Family) -> Process | None:
         if len(every) > 1 and all(each.id in below for each in every if each.id != one.id):
             return one
     return None
+
+
+def spawning_parent(tree: ProcessTree, family: Family) -> Process | None:
+    """The parent of all ranks by multiprocessing's spawn method, and no rank itself: it called
+    torch.multiprocessing.spawn, or is Lightning's with ddp_spawn. None where there is not one."""
+    every = _trainers(tree, family)
+    parents = {each.ppid for each in every}
+    if len(every) < 2 or len(parents) != 1 or not all(map(spawned, every)):
+        return None
+    return tree.processes.get(parents.pop())
 
 
 def _ending(tree: ProcessTree, process: Process, ids: set[ProcessId]) -> Process | None:

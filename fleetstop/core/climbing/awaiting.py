@@ -6,7 +6,8 @@ import msgspec
 
 from fleetstop.core.climbing.consent import Terms, newer, older_base, uncounted
 from fleetstop.core.climbing.position import Facts, Ladder, moved
-from fleetstop.core.climbing.rungs import ASKS, Skip, not_for
+from fleetstop.core.climbing.requests import ASKS
+from fleetstop.core.climbing.rungs import Skip, not_for
 from fleetstop.core.climbing.steps import Arrived, End, Enter, Step, Wait
 from fleetstop.core.durations import spoken
 from fleetstop.core.playbook import FOREVER, Playbook, Rung

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from fleetstop.core.durations import spoken
+from fleetstop.core.durations import FOREVER, spoken
 from fleetstop.core.saves.risk import AtRisk
 
 Consent: TypeAlias = Literal["given", "refused", "absent"]
@@ -27,7 +27,7 @@ class Terms(Struct, frozen=True):
     asks: bool = False
     max_loss_s: float | None = None
     after_checkpoint: bool = False
-    at_most_s: float = float("inf")
+    at_most_s: float = FOREVER
 
     @property
     def limited(self) -> bool:

@@ -24,21 +24,24 @@ def requests(playbook: Playbook, stop_signal: str) -> tuple[str, ...]:
     return tuple(sorted(said - {"KILL"}))
 
 
+def heard_by_all(family: Family, tree: ProcessTree) -> tuple[str, ...]:
+    """Which of INT and TERM every trainer hears now."""
+    trainers = [tree.get(kin.id) for kin in family.trainers]
+    return tuple(
+        signal
+        for signal in ("INT", "TERM")
+        if trainers
+        and all(each is not None and each.landing(signal) == "heard" for each in trainers)
+    )
+
+
 def choose_stop_signal(family: Family, tree: ProcessTree) -> str | None:
-    """The only one of INT and TERM that every trainer hears; INT where none is heard at all.
+    """The only one of INT and TERM that every trainer hears; INT where none is heard at all, or
+    only leftovers of the job are there, which get none.
 
     None: both are heard, and which of them saves cannot be seen from outside.
     """
-    heard = [
-        signal
-        for signal in ("INT", "TERM")
-        if all(
-            (process := tree.get(kin.id)) is not None and process.landing(signal) == "heard"
-            for kin in family.trainers
-        )
-    ]
-    if not family.trainers:
-        return "INT"  # only leftovers of the job are there, and they get none
+    heard = heard_by_all(family, tree)
     if len(heard) == 2:
         return None
     return heard[0] if heard else "INT"

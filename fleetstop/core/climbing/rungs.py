@@ -11,30 +11,13 @@ from fleetstop.core.above.ranks import messenger, through_launcher
 from fleetstop.core.above.supervisors import Above
 from fleetstop.core.climbing.consent import Consent, Terms, missing
 from fleetstop.core.climbing.landings import lands
-from fleetstop.core.climbing.requests import ASKS, choose_stop_signal, requests, word_of
+from fleetstop.core.climbing.requests import word_of
 from fleetstop.core.kin.family import Family, Kin, standing
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Does, Rung, unfilled
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing, has
-
-__all__ = [
-    "ASKS",
-    "Consent",
-    "Decision",
-    "Lands",
-    "Send",
-    "Skip",
-    "Standing",
-    "WatchOn",
-    "choose_stop_signal",
-    "decide",
-    "not_for",
-    "recipients",
-    "requests",
-    "word_of",
-]
 
 Lands: TypeAlias = Landing | Literal["asked"]
 
@@ -176,7 +159,7 @@ def decide(index: int, rung: Rung, here: Standing) -> Decision:
         return skip("it would reach PID 1, which is never signalled")
     hears = passed_on or reached
     earlier = _heard_earlier(to, hears, rung, here)
-    if signal != "KILL" and earlier is not None and _awaited(signal, earlier, rung, here):
+    if signal != "KILL" and earlier is not None and _awaited(signal, earlier, here):
         # before its landing: a trainer that shuts down may ignore now what it has heard
         return WatchOn(index, earlier.signal, to, hears, earlier, rung.wait_s)
     how: Lands | None = "asked"
@@ -295,7 +278,7 @@ def _past(kin: Kin, here: Standing) -> Heard | None:
     return next((each for each in above if each is not None), None)
 
 
-def _awaited(signal: str, earlier: Heard, rung: Rung, here: Standing) -> bool:
+def _awaited(signal: str, earlier: Heard, here: Standing) -> bool:
     """Another signal than the one heard may follow by consent only; the same never does."""
     agreed = here.consent == "given" or (
         here.consent == "absent" and missing("absent", here.terms, here.risk, here.arrived) is None

@@ -9,11 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.kin.lineage import above_kind, piped_together, spawned, strangers
+from fleetstop.core.kin.lineage import above_kind, piped_together, strangers
 from fleetstop.core.kin.matching import matches, mentions
-from fleetstop.core.kin.meant import meant, names, own_rank
+from fleetstop.core.kin.meant import meant, names
 from fleetstop.core.kin.orphans import orphans
 from fleetstop.core.kin.shells import starts_again
+from fleetstop.core.kin.training import is_fork_of, trainers_among
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
 
@@ -120,13 +121,13 @@ def find(
         families = _families(tree, set(hits), set(hits), job)
         return Found(families=families, unclear=said + "cannot be seen (none holds a GPU)")
     # a torn look can show forks of forks in a circle: then nobody is set aside
-    own = {pid for pid, p in hits.items() if not _fork_of(tree, p, hits)} or set(hits)
+    own = {pid for pid, p in hits.items() if not is_fork_of(tree, p, hits)} or set(hits)
     first = tuple(p for pid, p in hits.items() if pid <= 1 and pid in own)
     if first:
         # everything descends from it, so everything would be family
         return Found(families=(), unclear=_FIRST, leftovers=first)
     tree = tree.without((0, 1))
-    picked = _trainers(tree, own, holders, job.trainers if job else None)
+    picked = trainers_among(tree, own, holders, job.trainers if job else None)
     if isinstance(picked, str):
         return Found(families=_families(tree, own, own, job), unclear=picked)
     return Found(families=_families(tree, picked, own, job))
@@ -154,56 +155,6 @@ def _whom(
     if match.unit or match.tmux or match.gpu:
         return hits  # these name all that works there, or who holds a GPU: told apart below
     return meant(tree, hits, holders, all_=match.pid is not None or match.pidfile is not None)
-
-
-def _fork_of(tree: ProcessTree, process: Process, hits: Mapping[int, Process]) -> bool:
-    """A fork without exec of a match, or of such a fork: renamed ones stand in between."""
-    if not process.forked:
-        return False
-    for above in tree.above(process.id.pid):
-        if above.id.pid in hits:
-            return True
-        if not above.forked:
-            return False
-    return False
-
-
-def _trainers(
-    tree: ProcessTree,
-    own: set[int],
-    holders: set[int],
-    said: Literal["leaves", "all"] | None,
-) -> set[int] | str:
-    ranks = {
-        d.id.pid
-        for pid in own
-        for d in tree.below(pid)
-        if d.id.pid in holders and not d.forked and (own_rank(tree, d) or spawned(d))
-    }
-    candidates = own | ranks
-    below = {pid: {d.id.pid for d in tree.below(pid)} for pid in candidates}
-    if said == "all":
-        return candidates
-    if said == "leaves":
-        return {pid for pid in candidates if not below[pid] & candidates}
-    trainers = set(ranks)
-    for pid in own:
-        if pid in holders or not below[pid] & (own | holders):
-            trainers.add(pid)
-        elif not below[pid] & holders:
-            return (
-                f"{tree.processes[pid].pid} matches, and so does its own descendant "
-                f"{names(tree, below[pid] & own)}; which of them trains cannot be seen "
-                "(neither tells by holding a GPU of its own)"
-            )
-    for pid in sorted(own - trainers):
-        if not below[pid] & trainers:
-            return (
-                f"{tree.processes[pid].pid} matches and holds no GPU; below it "
-                f"{names(tree, below[pid] & holders)} holds one and does not match; "
-                "which of them trains cannot be seen"
-            )
-    return trainers
 
 
 def _families(

@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from fleetstop.core.durations import FOREVER
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId
 from fleetstop.core.signals import NUMBERS, Masks
 
-FOREVER = float("inf")
 WRITE_ONLY = 0o100001
 Phase: TypeAlias = Literal["training", "memory", "file", "leaving", "gone"]
 
@@ -51,7 +51,6 @@ DRAINS = Habit(drains=True, saves=False)
 DEAF = Habit(hears=(), ignores=("INT", "QUIT"))
 DEAF_SAVES_ON_TERM = Habit(hears=("TERM",), ignores=("INT", "QUIT"))
 IGNORES_ALL = Habit(hears=(), ignores=("INT", "TERM"))
-SLOW = Habit(memory_s=10.0, file_s=10.0)
 LEAVES_UNSAVED = Habit(saves=False)
 SUSPENDED = Habit(state="T")
 SHRUGS = Habit(obeys=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetstop.core.rehearsing.habits import FOREVER
+from fleetstop.core.durations import FOREVER
 
 
 class Person:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fleetstop.core.above.supervisors import Above
-from fleetstop.core.climbing.consent import Question, Terms
-from fleetstop.core.climbing.rungs import Consent, Send, Skip, WatchOn, requests
+from fleetstop.core.climbing.consent import Consent, Question, Terms
+from fleetstop.core.climbing.requests import requests
+from fleetstop.core.climbing.rungs import Send, Skip, WatchOn
 from fleetstop.core.inventory import Match
 from fleetstop.core.judging.progress import Progress
 from fleetstop.core.kin.family import Family, find

@@ -8,12 +8,12 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from fleetstop.core.climbing.consent import Consent, Terms
+from fleetstop.core.durations import FOREVER
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.rehearsing.habits import (
     DEAF,
     DEAF_SAVES_ON_TERM,
     DRAINS,
-    FOREVER,
     IGNORES_ALL,
     LEAVES_UNSAVED,
     LOOP,

@@ -238,6 +238,11 @@ def growing(a: Listing, b: Listing) -> tuple[str, ...]:
     return tuple(e.path for e in saved_files(b) if e not in old and e.mtime >= floor)
 
 
+def written_since(before: Listing, one: Checkpoint) -> bool:
+    """Whether any of its files appeared or moved since this listing."""
+    return not set(before.entries).issuperset(one.files)
+
+
 def temp_without_final(listing: Listing) -> tuple[Entry, ...]:
     """Temporary files and directories whose final name is absent or older; outermost only."""
     final = {listing.name(each): each.mtime for each in listing.entries}

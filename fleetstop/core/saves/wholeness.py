@@ -118,17 +118,6 @@ def wanted(checkpoint: Checkpoint) -> tuple[Entry, ...]:
     return tuple(dict.fromkeys(_telling(checkpoint)))
 
 
-def complete(
-    checkpoint: Checkpoint,
-    tails: Mapping[str, bytes],
-    heads: Mapping[str, bytes] | None,
-    stable: bool,
-    open_for_write: frozenset[str],
-) -> bool | None:
-    """Whole, not (yet) whole, or None: could not tell. See `read`."""
-    return read(checkpoint, tails, heads, stable, open_for_write).whole
-
-
 def read(
     checkpoint: Checkpoint,
     tails: Mapping[str, bytes],

@@ -1,0 +1,131 @@
+"""Commands that could help where a target did not end, and what each would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fleetstop.core import redact
+from fleetstop.core.report import Outcome, SignalRecord
+from fleetstop.events import CheckpointSeen, Located
+from fleetstop.view import words
+from fleetstop.view.layout import Line, note
+
+
+class Known(Struct, frozen=True):
+    """What the screen already knows when a target ends.
+
+    `asked`: the target as somebody would type it, None where the name alone does not lead
+    there. `since_found_s`: from the first look to now. `patient`: a hold outlived its rung.
+    `heard`: what an earlier run sent, as a sentence. `inventory`: the file that was named.
+    `waits`: it was a `wait`, which sends nothing.
+    """
+
+    located: Located | None = None
+    asked: str | None = None
+    since_found_s: float = 0.0
+    patient: bool = False
+    heard: str | None = None
+    inventory: str | None = None
+    waits: bool = False
+
+
+def ways_on(outcome: Outcome, known: Known) -> list[Line]:
+    """The one that loses least first; none where an end by force would help nobody."""
+    if not _force_could_help(outcome, known):
+        return []
+    return [*_lose_least(outcome, known), _end_it_now(outcome, known)]
+
+
+def _force_could_help(outcome: Outcome, known: Known) -> bool:
+    if known.waits or outcome.verdict == "uninterruptible":
+        return False
+    named = "--force" in (outcome.hint or "")
+    ends = outcome.result == "still_running" or _lacks_consent(outcome)
+    left_alone = outcome.interrupted or (outcome.result == "still_running" and outcome.hint)
+    if any("would start it again: " in each for each in _reasons(outcome)):
+        return False  # each such reason names what comes first
+    return ends and not left_alone and not named and not _lossy(outcome.signals)
+
+
+def _lacks_consent(outcome: Outcome) -> bool:
+    skipped = any("Needs --force" in each.reason for each in outcome.skipped)
+    return outcome.result == "refused" and skipped
+
+
+def _reasons(outcome: Outcome) -> list[str]:
+    return [each.reason for each in outcome.skipped]
+
+
+def _end_it_now(outcome: Outcome, known: Known) -> Line:
+    stock = _has_no_such_rung(outcome, known.located)
+    more = ["--playbook", "standard", "--force"] if stock else ["--force"]
+    if _kept_up(known.located) and known.located and known.located.playbook != "systemd":
+        more = ["--playbook", "systemd", "--force"]
+    graceful = known.located is not None and known.located.graceful
+    instead = ", without --graceful" if graceful else ""
+    text = f"the same command with {' '.join(more)}{instead}"
+    if known.asked:
+        text = redact.typed(["stop", known.asked, *more], known.inventory)
+    return note("end it now", f"{text}   {_loss(known)}")
+
+
+def _kept_up(found: Located | None) -> bool:
+    """Its unit would start it again after KILL, as systemd itself has said."""
+    above = found.above if found is not None else ()
+    return any(e.kind == "systemd" and e.again in ("always", "failure") for e in above)
+
+
+def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
+    """Where it saves by itself now and then: end it right after the next time."""
+    seen = known.located.checkpoint if known.located else None
+    age = _age_of_whole(seen, known.since_found_s)
+    if seen is None or seen.usual_s is None or age is None or not known.asked:
+        return []
+    if outcome.verdict not in ("deaf", "busy", "saving", None) or seen.known_format is False:
+        return []  # it would never see a complete one
+    stock = ["--playbook", "standard"] if _has_no_such_rung(outcome, known.located) else []
+    text = redact.typed(["stop", known.asked, *stock, "--after-checkpoint"], known.inventory)
+    left = seen.usual_s - age
+    due = f"next in ~{words.age(left)}" if left > 0 else "the next is due"
+    return [note("lose least", f"{text}   one every ~{words.age(seen.usual_s)} here; {due}")]
+
+
+def _age_of_whole(seen: CheckpointSeen | None, since_s: float) -> float | None:
+    """How old the newest complete checkpoint is now, as far as it is known."""
+    if seen is None:
+        return None
+    age = seen.whole_age_s if seen.whole is not None else seen.age_s
+    return None if age is None or (seen.complete is False and not seen.whole) else age + since_s
+
+
+def _has_no_such_rung(outcome: Outcome, found: Located | None) -> bool:
+    """The playbook has no rung that --force could open, or it is not the job's own."""
+    if found is None:
+        return False
+    typed = (found.playbook or "").startswith("-")
+    asked = ("Needs --force", "The answer was no.", "may be lost.")
+    consent = found.graceful or any(word in why for word in asked for why in _reasons(outcome))
+    return found.lossless or typed or not (consent or outcome.signals)
+
+
+def _loss(known: Known) -> str:
+    """What an end without a save would cost, as far as it is known."""
+    found = known.located
+    seen = found.checkpoint if found else None
+    if found is None or (seen is None and not found.checkpoints_declared):
+        return "loses whatever was not saved"
+    age = _age_of_whole(seen, known.since_found_s)
+    if seen is None or age is None:
+        return "loses everything: no complete checkpoint was seen"
+    doubt = "" if seen.complete or seen.whole else ", if that one is complete"
+    name = redact.text(seen.whole or seen.name, 80)
+    up = None if found.up_s is None else found.up_s + known.since_found_s
+    if up is not None and age > up:
+        return f"loses about {words.age(up)}, all since its start ({name} is older{doubt})"
+    return f"loses about {words.age(age)} (since {name}{doubt})"
+
+
+def _lossy(signals: Sequence[SignalRecord]) -> bool:
+    return any(each.landing == "fatal" for each in signals)
