@@ -155,8 +155,28 @@ def test_of_a_name_that_tells_nothing_how_it_is_opened_tells(name: str) -> None:
     assert grows(save)
 
 
-def test_a_checkpoint_that_is_appended_to_is_a_save_all_the_same() -> None:
-    path = "/ck/step_5.pt"
+APPENDED = [
+    "step_5.pt", "state.pkl", "all.hdf5", "epochs.tar", "step_100", "checkpoint-500", "model_final",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", APPENDED)
+def test_a_checkpoint_that_is_appended_to_is_a_save_all_the_same(name: str) -> None:
+    path = f"/ck/{name}"
     appending = (tree(1, (path, 9), flags=APPENDING), tree(2, (path, 99), flags=APPENDING))
     [save] = seen(*appending, changed=(path,))
     assert grows(save)
+
+
+def test_what_grows_by_more_than_lines_is_a_save_though_it_is_appended_to() -> None:
+    """`open("history", "ab")` with a state pickled into it: only how much comes tells."""
+    path = "/ck/history"
+    appending = (tree(1, (path, 9), flags=APPENDING), tree(2, (path, 5 * MIB), flags=APPENDING))
+    [save] = seen(*appending, changed=(path,))
+    assert grows(save)
+    [save] = seen(*appending, changed=())
+    assert grows(save)
+    # elsewhere it is just a file
+    away = "/var/tmp/history"  # noqa: S108 - named, not written
+    appending = (tree(1, (away, 9), flags=APPENDING), tree(2, (away, 5 * MIB), flags=APPENDING))
+    assert seen(*appending, changed=()) == []
