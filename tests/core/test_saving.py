@@ -177,6 +177,6 @@ def test_what_grows_by_more_than_lines_is_a_save_though_it_is_appended_to() -> N
     [save] = seen(*appending, changed=())
     assert grows(save)
     # elsewhere it is just a file
-    away = "/var/tmp/history"  # noqa: S108 - named, not written
+    away = "/var/tmp/history"
     appending = (tree(1, (away, 9), flags=APPENDING), tree(2, (away, 5 * MIB), flags=APPENDING))
     assert seen(*appending, changed=()) == []
