@@ -111,7 +111,7 @@ def _commands(text: str) -> list[_Command]:
     made: list[_Command] = []
     stack: list[_Open] = []
     words: list[str] = []
-    negated = fresh = False
+    negated, fresh = False, True
     groups = _Groups()
 
     def finish(joint: str) -> None:
@@ -131,7 +131,6 @@ def _commands(text: str) -> list[_Command]:
             made[-1].joint = made[-1].joint or joint
         words, negated = [], False
 
-    fresh = True
     for kind, word in _tokens(text):
         if kind == "end":
             finish(word)
