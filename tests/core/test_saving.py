@@ -119,6 +119,36 @@ def test_a_set_that_lacks_a_part_is_no_temporary_name() -> None:
     ]
 
 
+def test_a_database_with_a_models_name_is_a_save_while_a_transaction_lasts() -> None:
+    """INT into the transaction rolls it back: that checkpoint is lost."""
+    base, journal = ("/ck/checkpoint.db", 0), ("/ck/checkpoint.db-journal", 0)
+    assert [e.name for e in seen(tree(1, base), tree(2, base, journal))] == [
+        "checkpoint.db-journal"
+    ]
+    assert seen(tree(1, base), tree(2, base)) == []
+    [save] = seen(tree(1, base), tree(2, base), changed=("/ck/checkpoint.db",))
+    assert grows(save)
+    assert seen(tree(1), tree(2, ("/ck/optuna.db-journal", 0))) == []
+    before = Listing("/ck/", (Entry("/ck/checkpoint.db", 7, 4096, 10.0, "f"),))
+    now = Listing("/ck/", (Entry("/ck/checkpoint.db", 7, 8192, 20.0, "f"),))
+    assert [e.path for e in new_since(before, now)] == ["/ck/checkpoint.db"]
+    # what a crash left behind is none
+    left = Listing("/ck/", (Entry("/ck/checkpoint.db-journal", 8, 8192, 20.0, "f"),))
+    assert checkpoints(left) == ()
+
+
+def test_a_model_in_text_is_a_save_and_notes_are_none() -> None:
+    model = ("/ck/lgb_model_100.txt", 10)
+    assert [each.name for each in seen(tree(1), tree(2, model, ("/ck/step.txt", 10)))] == [
+        "lgb_model_100.txt"
+    ]
+    alone = Listing("/ck/", (Entry("/ck/model.txt", 7, 9, 1.0, "f"),))
+    assert [each.name for each in checkpoints(alone)] == ["model.txt"]
+    weights = Entry("/ck/model.pt", 8, 9, 1.0, "f")
+    beside = Listing("/ck/", (*alone.entries, weights))
+    assert [each.name for each in checkpoints(beside)] == ["model.pt"]
+
+
 def test_a_model_in_json_is_a_save_and_a_metrics_file_is_none() -> None:
     model, metrics = ("/ck/model_5.json", 10), ("/ck/metrics.json", 10)
     assert [each.name for each in seen(tree(1), tree(2, model, metrics))] == ["model_5.json"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.process import OpenFile, Process, ProcessTree
-from fleetstop.core.saves.checkpoint import is_log_like, is_model_json, is_temp, shape
+from fleetstop.core.saves.checkpoint import database, is_log_like, is_temp, may_be_model, shape
 from fleetstop.core.saves.listing import DEPTH, spelled
 from fleetstop.core.saves.risk import AtRisk
 
@@ -117,7 +117,9 @@ def _of_file(kin: Kin, process: Process, file: OpenFile, eyes: _Eyes) -> Save | 
     path = file.target.removesuffix(" (deleted)")
     name = posixpath.basename(path)
     inside = any(_under(file.target, each) for each in eyes.directories)
-    log = is_log_like(path) and not (inside and is_model_json(name))
+    held = database(name)
+    model = may_be_model(held[0] if held else name)
+    log = is_log_like(path) and not (inside and model)
     old = eyes.before.get(kin.id) if eyes.before else None
     step = _step(file, old)
     if log or not _may_save(file, name, step if inside else 0):
@@ -127,6 +129,8 @@ def _of_file(kin: Kin, process: Process, file: OpenFile, eyes: _Eyes) -> Save | 
         return None
     grown = step > 0 or (inside and _moves(process, old, file, eyes))
     size = file.pos or 0
+    if held is not None and not (held[1] or grown):
+        return None  # between two transactions
     text = f"{name} open for writing by {kin.pid}{_so_far(name, size, step, eyes)}"
     return Save(pid=kin.pid, name=name, text=f"{text}, growing" if grown else text, size=size)
 
