@@ -1011,3 +1011,22 @@ def test_a_daemon_with_spawned_workers_trains() -> None:
     found = find(_with_files(made, 130, *ends), TRAIN, None, gpu_pids=frozenset())
     assert found.orphans == ()
     assert [each.pid for each in found.families[0].trainers] == [130]
+
+
+def test_a_helper_that_matches_is_not_taken_for_the_trainer_that_does_not() -> None:
+    """INT would go to the monitor, and the trainer would not even be shown."""
+    made = told(
+        "100 python3 /usr/bin/accelerate launch t.py\n  110 /opt/py/bin/python t.py # gpu=0\n"
+        "    120 python3 monitor.py"
+    )
+    unclear = find(made.tree, Match(exe="python3"), None, gpu_pids=frozenset({110})).unclear or ""
+    assert "100 matches and starts 110, which does not; 120 below that does" in unclear
+
+
+def test_a_script_that_pauses_between_two_lives_has_no_trainer() -> None:
+    made = told("100 /bin/bash ./run.sh # comm=run.sh\n  110 sleep 60")
+    found = find(made.tree, Match(script="run.sh"), None)
+    assert (found.families, [each.pid for each in found.leftovers]) == ((), [100])
+    made = told("100 /bin/bash ./run.sh # comm=run.sh\n  110 sleep 60\n  120 python train.py # gpu")
+    found = find(made.tree, Match(script="run.sh"), None)
+    assert [each.pid for each in found.families[0].trainers] == [120]
