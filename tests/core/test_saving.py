@@ -173,7 +173,10 @@ def test_what_is_written_to_all_its_life_is_neither_a_save_nor_a_checkpoint(name
     assert seen(tree(1, (path, 10)), tree(2, (path, 4096)), growing(before, now)) == []
 
 
-@pytest.mark.parametrize("name", ["metrics", "trace.bin2", "stats.mdb", "mlruns/0/4f/artifacts/m"])
+@pytest.mark.parametrize(
+    "name",
+    ["metrics", "trace.bin2", "stats.mdb", "mlruns/0/4f/artifacts/m", "m/epoch", "loss_step"],
+)
 def test_of_a_name_that_tells_nothing_how_it_is_opened_tells(name: str) -> None:
     """Appended to by the trainer, it is a log; by whom is not seen, it may be a save."""
     path, moved = f"/ck/{name}", (f"/ck/{name}",)

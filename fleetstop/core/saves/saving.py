@@ -18,7 +18,8 @@ _CHECKPOINT = re.compile(
     r"\.(pt|pth|ckpt|bin|safetensors|zip|npz|npy|distcp|h5|hdf5|keras|msgpack|pkl|pickle|joblib|tar"
     r"|gguf|onnx|ubj)\b|\.(tmp|part|partial)\b"
     # and what has no ending: step_100, checkpoint-500, model_final
-    r"|^(?:[^.]*[-_])?(?:model|weights|state|ckpt|checkpoint|step|epoch)[-_]?(?:[0-9]+|final|last)?$",
+    r"|^(?:[^.]*[-_])?(?:(?:model|weights|ckpt|checkpoint)(?:[-_]?(?:[0-9]+|final|last))?"
+    r"|(?:step|epoch|state)[-_]?[0-9]+)$",
     re.IGNORECASE,
 )
 
