@@ -199,3 +199,54 @@ def test_a_file_left_open_beside_a_chatty_writer_is_no_endless_save(box: Bed) ->
     ran = box.run("stop", box.name, "--force", "-p", str(playbook))
     assert not lives(job), ran.people
     assert [name for name, _ in ran.signals] == ["INT"], ran.people
+
+
+IN_PLACE = """\
+import os, sqlite3, sys, time
+
+FOLDER = "/workspace/checkpoints/"
+
+
+def appended():
+    with open(FOLDER + "history", "ab", 0) as stream:
+        for _ in range(40):
+            stream.write(b"x" * 200_000)
+            time.sleep(0.06)
+
+
+def database():
+    made = sqlite3.connect(FOLDER + "checkpoint.db", isolation_level=None)
+    made.execute("create table if not exists state (at, value)")
+    made.execute("begin")
+    for at in range(40):
+        made.execute("insert into state values (?, ?)", (at, b"x" * 200_000))
+        time.sleep(0.06)
+    made.execute("commit")
+    made.close()
+
+
+os.makedirs(FOLDER, exist_ok=True)
+try:
+    while True:
+        print("begins", flush=True)
+        globals()[sys.argv[1]]()
+        print("whole", flush=True)
+        time.sleep(4)
+except KeyboardInterrupt:
+    print("KeyboardInterrupt", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["appended", "database"])
+def test_a_signal_waits_for_what_is_added_to_one_file(box: Bed, how: str) -> None:
+    """The one was cut and called saved, of the other nothing was seen."""
+    (box.lab.rootfs(box.vmid) / "root/train.py").write_text(IN_PLACE)
+    line = f"python3 -u /root/train.py {how} >/workspace/train.log 2>&1 </dev/null"
+    job = box.start(f"exec setsid -f {line}", how="raw", trainers=0)
+    until(lambda: box.log(job).count("begins") == 2)
+    ran = box.run("stop", box.name, "--graceful", "--ladder", "INT/20")
+    assert ran.code == 0, ran.people
+    assert ran.signals[0][0] == "INT"
+    said = box.log(job).split()
+    assert said.count("whole") == said.count("begins")
+    assert said[-1] == "KeyboardInterrupt"

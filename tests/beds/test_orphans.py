@@ -182,3 +182,54 @@ def test_who_is_left_behind_is_named_and_swept_only_by_consent(fleet: Lab, tmp_p
         pids = ", ".join(str(pid) for pid in living(ended[box.name]))
         assert f"{pids} were left behind by a Python that has ended" in ran.target["reason"]
         assert python_left(box) == LEFT[kind]
+
+
+DAEMON = """\
+import multiprocessing, os, subprocess, sys, time
+
+
+def load():
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    if sys.argv[1] == "queue":
+        own = multiprocessing.SimpleQueue()
+    elif sys.argv[1] == "helper":
+        own = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    else:
+        context = multiprocessing.get_context("spawn")
+        own = [context.Process(target=load, daemon=True) for _ in range(2)]
+        for each in own:
+            each.start()
+    try:
+        print("up", flush=True)
+        time.sleep(600)
+    except KeyboardInterrupt:
+        os.makedirs("/workspace/checkpoints", exist_ok=True)
+        with open("/workspace/checkpoints/state.raw", "wb") as stream:
+            stream.write(b"x" * 1000)
+"""
+
+
+@pytest.mark.parametrize("what", ["queue", "helper", "spawned"])
+def test_a_trainer_that_made_itself_a_daemon_is_stopped_by_one_int(
+    box: Bed, tmp_path: Path, what: str
+) -> None:
+    """On a CPU nothing but its own pipes and children tells it from somebody's left-over worker."""
+    (box.lab.rootfs(box.vmid) / "root/train.py").write_text(DAEMON)
+    line = f"python3 -u /root/train.py {what} >/workspace/train.log 2>&1 </dev/null"
+    job = box.start(f"mkdir -p /dev/shm; exec setsid -f {line}", how="raw", trainers=0)
+    until(lambda: "up" in box.log(job).split())
+    path = tmp_path / "fleet.yaml"
+    path.write_text(re.sub(r" *gpus: \[0\]\n", "", box.lab.inventory.read_text()))
+    ran = box.run("stop", box.name, "--graceful", "--ladder", "INT/20", inventory=path)
+    assert ran.code == 0, ran.people
+    assert ran.signals[0][0] == "INT"
+    assert "left behind" not in ran.people
+    assert (box.checkpoints / "state.raw").stat().st_size == 1000

@@ -98,6 +98,22 @@ def test_a_command_that_is_for_a_supervisor_tells_it(
     assert untold([above], [command]) == (() if told else (above,))
 
 
+@pytest.mark.parametrize(
+    ("above", "command"),
+    [
+        (unit("always"), "systemctl kill -s TERM train.service"),
+        (unit("always"), "systemctl status train"),
+        (unit("always"), "systemctl restart train.service"),
+        (supervisord("always"), "supervisorctl signal INT train"),
+        (supervisord("always"), "supervisorctl restart train"),
+        (DOCKER, "docker restart box"),
+    ],
+)
+def test_a_command_that_stops_nothing_for_good_has_told_nobody(above: Above, command: str) -> None:
+    """A KILL after it would lose the work, and the job would run again."""
+    assert untold([above], [command]) == (above,)
+
+
 def test_a_unit_that_is_being_stopped_already_has_been_told() -> None:
     text = "MainPID=101\nRestart=always\nRestartUSec=1s\nActiveState=deactivating\nSubState={}\n"
     for sub, told in (("stop-sigterm", True), ("stop-watchdog", False), ("running", False)):

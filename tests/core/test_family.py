@@ -973,3 +973,60 @@ def test_one_alone_with_pipes_to_a_parent_that_is_gone_is_left_over_unless_it_is
     assert "cannot be seen" in (find(seen, TRAIN, None, gpu_pids=None).unclear or "")
     # whoever names it means it
     assert find(seen, Match(pid=130), None, gpu_pids=None).families[0].trainers[0].pid == 130
+
+
+def _with_files(seen: ProcessTree, pid: int, *files: OpenFile) -> ProcessTree:
+    one = seen.processes[pid]
+    assert one.detail is not None
+    detail = msgspec.structs.replace(one.detail, files=(*(one.detail.files or ()), *files))
+    changed = msgspec.structs.replace(one, detail=detail)
+    return ProcessTree({**seen.processes, pid: changed}, seen.uptime)
+
+
+# a trainer that forked twice to be a daemon leads no session, and trains on a CPU
+DAEMON = "    1 init\n      130 python train.py # fork sid=90"
+SPAWNED = "python -c 'from multiprocessing.spawn import spawn_main' --multiprocessing-fork"
+
+
+def test_a_daemons_own_queue_and_pipes_to_its_children_are_none_to_a_parent() -> None:
+    """Hidden as a worker it would be "not running" while it trains."""
+    queue = [OpenFile(5, "pipe:[5]", 0, 0), OpenFile(6, "pipe:[5]", 1, 0)]
+    seen = _with_files(tree(DAEMON), 130, *queue)
+    assert find(seen, TRAIN, None, gpu_pids=frozenset()).orphans == ()
+
+    made = tree(DAEMON + "\n        140 wandb-core # 0<x 1>y")
+    ends = [OpenFile(5, "pipe:[x]", 1, 0), OpenFile(6, "pipe:[y]", 0, 0)]
+    assert find(_with_files(made, 130, *ends), TRAIN, None, gpu_pids=frozenset()).orphans == ()
+
+    # and with those of a dead parent it is left over still, whatever else it has
+    sentinels = [OpenFile(7, "pipe:[7]", 0, 0), OpenFile(8, "pipe:[8]", 1, 0)]
+    both = _with_files(made, 130, *ends, *queue, *sentinels)
+    assert [each.pid for each in find(both, TRAIN, None, gpu_pids=frozenset()).orphans] == [130]
+
+
+def test_a_daemon_with_spawned_workers_trains() -> None:
+    """It holds one end of each one's pipes, and those may not be seen."""
+    made = tree(DAEMON + f"\n        140 {SPAWNED} # unseen")
+    ends = [OpenFile(5, "pipe:[5]", 1, 0), OpenFile(6, "pipe:[6]", 1, 0)]
+    found = find(_with_files(made, 130, *ends), TRAIN, None, gpu_pids=frozenset())
+    assert found.orphans == ()
+    assert [each.pid for each in found.families[0].trainers] == [130]
+
+
+def test_a_helper_that_matches_is_not_taken_for_the_trainer_that_does_not() -> None:
+    """INT would go to the monitor, and the trainer would not even be shown."""
+    made = told(
+        "100 python3 /usr/bin/accelerate launch t.py\n  110 /opt/py/bin/python t.py # gpu=0\n"
+        "    120 python3 monitor.py"
+    )
+    unclear = find(made.tree, Match(exe="python3"), None, gpu_pids=frozenset({110})).unclear or ""
+    assert "100 matches and starts 110, which does not; 120 below that does" in unclear
+
+
+def test_a_script_that_pauses_between_two_lives_has_no_trainer() -> None:
+    made = told("100 /bin/bash ./run.sh # comm=run.sh\n  110 sleep 60")
+    found = find(made.tree, Match(script="run.sh"), None)
+    assert (found.families, [each.pid for each in found.leftovers]) == ((), [100])
+    made = told("100 /bin/bash ./run.sh # comm=run.sh\n  110 sleep 60\n  120 python train.py # gpu")
+    found = find(made.tree, Match(script="run.sh"), None)
+    assert [each.pid for each in found.families[0].trainers] == [120]

@@ -39,6 +39,31 @@ TEXTS: list[tuple[str, tuple[str, str] | None]] = [
     ("while true; do ./inner.sh; done", ("while true", "always")),
     ("while true; do bash inner.sh; done", ("while true", "always")),
     ("if true; then\n while true; do\n  (python train.py)\n done\nfi", ("while true", "always")),
+    # started and left to itself, one a GPU: the next one waits for nobody's end
+    ("for g in 0 1; do python train.py $g & done; wait", None),
+    ("for g in 0 1; do\n python train.py >l.$g 2>&1 &\ndone\nwait", None),
+    ("for g in 0 1; do nohup python train.py &>x & done", None),
+    ("for g in 0 1; do (cd d; python train.py; ls) & done; wait", None),
+    ("for g in 0 1; do { cd d; python train.py; ls; } & done", None),
+    ("while [ -f go ]; do python train.py & sleep 9; done", ("while [ -f go ]", "unknown")),
+    ("while true; do python train.py & wait; done", ("while true", "always")),
+    ("for s in 1 2; do python train.py $s & wait $!; done", ("for s in 1 2", "rounds")),
+    (
+        "while true; do for g in 0 1; do python train.py & done; wait; done",
+        ("while true", "always"),
+    ),
+    ("while true; do { python train.py; sleep 5; } 2>&1 | tee l; done", ("while true", "always")),
+    ("while true; do python train.py --x {1,2}; done", ("while true", "always")),
+    ("for g in 0 1; do (python train.py) >l 2>&1 & sleep 5; done", None),
+    (  # no more than four at once: the end of one lets the next begin
+        "for s in 1 2; do python train.py & while [ $(jobs|wc -l) -ge 4 ]; do sleep 1; done; done",
+        ("for s in 1 2", "rounds"),
+    ),
+    # where its output goes puts nothing into the background
+    ("while true; do python train.py >l 2>&1; done", ("while true", "always")),
+    ("while true; do python train.py &>l; done", ("while true", "always")),
+    ("while true; do python train.py >l 2>&1 && break; done", ("while true", "failure")),
+    ("for s in 1 2; do (python train.py >l 2>&1); ls & done", ("for s in 1 2", "rounds")),
     # no loop runs it
     ("python train.py; while true; do sleep 60; done", None),
     ("python train.py", None),

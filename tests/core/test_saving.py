@@ -119,6 +119,36 @@ def test_a_set_that_lacks_a_part_is_no_temporary_name() -> None:
     ]
 
 
+def test_a_database_with_a_models_name_is_a_save_while_a_transaction_lasts() -> None:
+    """INT into the transaction rolls it back: that checkpoint is lost."""
+    base, journal = ("/ck/checkpoint.db", 0), ("/ck/checkpoint.db-journal", 0)
+    assert [e.name for e in seen(tree(1, base), tree(2, base, journal))] == [
+        "checkpoint.db-journal"
+    ]
+    assert seen(tree(1, base), tree(2, base)) == []
+    [save] = seen(tree(1, base), tree(2, base), changed=("/ck/checkpoint.db",))
+    assert grows(save)
+    assert seen(tree(1), tree(2, ("/ck/optuna.db-journal", 0))) == []
+    before = Listing("/ck/", (Entry("/ck/checkpoint.db", 7, 4096, 10.0, "f"),))
+    now = Listing("/ck/", (Entry("/ck/checkpoint.db", 7, 8192, 20.0, "f"),))
+    assert [e.path for e in new_since(before, now)] == ["/ck/checkpoint.db"]
+    # what a crash left behind is none
+    left = Listing("/ck/", (Entry("/ck/checkpoint.db-journal", 8, 8192, 20.0, "f"),))
+    assert checkpoints(left) == ()
+
+
+def test_a_model_in_text_is_a_save_and_notes_are_none() -> None:
+    model = ("/ck/lgb_model_100.txt", 10)
+    assert [each.name for each in seen(tree(1), tree(2, model, ("/ck/step.txt", 10)))] == [
+        "lgb_model_100.txt"
+    ]
+    alone = Listing("/ck/", (Entry("/ck/model.txt", 7, 9, 1.0, "f"),))
+    assert [each.name for each in checkpoints(alone)] == ["model.txt"]
+    weights = Entry("/ck/model.pt", 8, 9, 1.0, "f")
+    beside = Listing("/ck/", (*alone.entries, weights))
+    assert [each.name for each in checkpoints(beside)] == ["model.pt"]
+
+
 def test_a_model_in_json_is_a_save_and_a_metrics_file_is_none() -> None:
     model, metrics = ("/ck/model_5.json", 10), ("/ck/metrics.json", 10)
     assert [each.name for each in seen(tree(1), tree(2, model, metrics))] == ["model_5.json"]
@@ -143,7 +173,10 @@ def test_what_is_written_to_all_its_life_is_neither_a_save_nor_a_checkpoint(name
     assert seen(tree(1, (path, 10)), tree(2, (path, 4096)), growing(before, now)) == []
 
 
-@pytest.mark.parametrize("name", ["metrics", "trace.bin2", "stats.mdb", "mlruns/0/4f/artifacts/m"])
+@pytest.mark.parametrize(
+    "name",
+    ["metrics", "trace.bin2", "stats.mdb", "mlruns/0/4f/artifacts/m", "m/epoch", "loss_step"],
+)
 def test_of_a_name_that_tells_nothing_how_it_is_opened_tells(name: str) -> None:
     """Appended to by the trainer, it is a log; by whom is not seen, it may be a save."""
     path, moved = f"/ck/{name}", (f"/ck/{name}",)
@@ -155,8 +188,28 @@ def test_of_a_name_that_tells_nothing_how_it_is_opened_tells(name: str) -> None:
     assert grows(save)
 
 
-def test_a_checkpoint_that_is_appended_to_is_a_save_all_the_same() -> None:
-    path = "/ck/step_5.pt"
+APPENDED = [
+    "step_5.pt", "state.pkl", "all.hdf5", "epochs.tar", "step_100", "checkpoint-500", "model_final",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", APPENDED)
+def test_a_checkpoint_that_is_appended_to_is_a_save_all_the_same(name: str) -> None:
+    path = f"/ck/{name}"
     appending = (tree(1, (path, 9), flags=APPENDING), tree(2, (path, 99), flags=APPENDING))
     [save] = seen(*appending, changed=(path,))
     assert grows(save)
+
+
+def test_what_grows_by_more_than_lines_is_a_save_though_it_is_appended_to() -> None:
+    """`open("history", "ab")` with a state pickled into it: only how much comes tells."""
+    path = "/ck/history"
+    appending = (tree(1, (path, 9), flags=APPENDING), tree(2, (path, 5 * MIB), flags=APPENDING))
+    [save] = seen(*appending, changed=(path,))
+    assert grows(save)
+    [save] = seen(*appending, changed=())
+    assert grows(save)
+    # elsewhere it is just a file
+    away = "/var/tmp/history"
+    appending = (tree(1, (away, 9), flags=APPENDING), tree(2, (away, 5 * MIB), flags=APPENDING))
+    assert seen(*appending, changed=()) == []

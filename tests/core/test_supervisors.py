@@ -263,3 +263,41 @@ def test_an_inits_own_loop_is_none_of_the_job() -> None:
         "1 bash -c 'while :; do sleep 86400 & wait; done'\n  90 sleep 86400\n  110 python train.py"
     )
     assert over(text) == []
+
+
+NUMBER = "4f" * 32
+RESTARTS = Policy("docker", "container 4f4f (restart=always)", "always", 0.1, "starts it again")
+SHIM = "90 containerd-shim-runc-v2 # comm=containerd-shim\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "again"),
+    [
+        (SHIM + "  110 python train.py", 110, "always"),
+        (SHIM + "  100 sh -c 'python train.py; true'\n    110 python train.py", 100, "always"),
+        (SHIM + "  100 docker-init -- x\n    110 python train.py", 100, "always"),
+        (SHIM + "  100 tini -- x\n    110 python train.py", 100, "always"),
+        # docker exec into a container that runs for a notebook server, a terminal in one
+        (SHIM + "  100 python jupyter-lab\n  110 python train.py", 100, "never"),
+        (SHIM + "  100 sleep infinity\n  105 bash\n    110 python train.py", 100, "never"),
+        (SHIM + "  100 bash\n    110 python train.py", 100, "never"),
+        # --pid host: which is its first process is not seen
+        (SHIM + "  110 python train.py", None, "always"),
+    ],
+)
+@pytest.mark.parametrize("nested", [True, False])
+def test_docker_starts_a_container_again_whose_first_process_has_ended(
+    text: str, first: int | None, again: str, nested: bool
+) -> None:
+    """KILL was refused, as in vain, for whatever ran in a container with a restart policy."""
+    here = tree(text)
+    for pid, each in here.processes.items():
+        own = pid != 90 and first is not None
+        number = (1 if pid == first else pid - 80,) if own else ()
+        inner = number if nested else (pid, *number)
+        groups = (f"/docker/{NUMBER}",) if pid != 90 else ()
+        here.processes[pid] = msgspec.structs.replace(
+            each, inner=inner, nested=nested and own, cgroups=groups
+        )
+    above = standing_above(here, family_in(here), Notes(policies={f"docker {NUMBER}": RESTARTS}))
+    assert [each.again for each in above if each.kind == "docker"] == [again]

@@ -10,6 +10,12 @@ from fleetstop.core.redact import brief, text
 
 # systemd.service(5): a main process that one of these ends has ended cleanly
 _CLEAN = ("HUP", "INT", "TERM", "PIPE")
+# what these do to a unit or a program lets it start the job again, or does nothing
+_NO_STOP = {
+    "systemd": frozenset("kill status show cat restart start try-restart reload".split()),
+    "supervisord": frozenset("signal status pid tail restart start".split()),
+    "docker": frozenset("ps inspect logs top restart start".split()),
+}
 _TOLD_BY = {"supervisord": ("supervisorctl",), "docker": ("docker", "podman", "nerdctl")}
 
 
@@ -34,6 +40,8 @@ def untold(above: Iterable[Above], commands: Iterable[str]) -> tuple[Above, ...]
 
 def _is_for(each: Above, said: str) -> bool:
     words = {word.strip("\"'") for word in said.split()}
+    if words & _NO_STOP.get(each.kind, frozenset()):
+        return False
     if each.kind == "systemd":
         unit = (each.name or "").partition(" ")[0]
         return bool(words & {unit, unit.removesuffix(".service")})

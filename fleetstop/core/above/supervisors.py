@@ -9,7 +9,7 @@ from msgspec import Struct
 from fleetstop.core.above.launchers import Launcher, launcher_of
 from fleetstop.core.above.units import Policy, docker_of, units_of
 from fleetstop.core.kin.family import Family
-from fleetstop.core.kin.lineage import above_kind, spawned
+from fleetstop.core.kin.lineage import above_kind, shell_runs, spawned
 from fleetstop.core.kin.loops import Again, told
 from fleetstop.core.kin.matching import base, executed, is_shell
 from fleetstop.core.kin.shells import loop_of, names_below, scripts
@@ -41,6 +41,8 @@ _SPAWNED = (
 _CARRIERS = frozenset(
     "ssh sshd cron crond atd docker containerd lxc lxcfs getty@tty1 console-getty".split()
 )
+# first processes of docker's containers that leave with the one that they started
+_FIRST_WAITS = ("docker-init", "tini", "dumb-init", "catatonit")
 _COMMS = {
     "cron": ("cron", "crond", "anacron", "atd"),
     "tmux": ("tmux",),
@@ -224,6 +226,8 @@ def _kind(process: Process) -> str | None:
         return "supervisord"
     if process.pid == 1 or process.id.pid == 1 or comm in ("systemd", "init"):
         return None
+    if comm in _FIRST_WAITS and _first_in_its_own(process):
+        return "docker"
     for kind, comms in _COMMS.items():
         if comm.lower() in {each.lower() for each in comms} or comm.startswith("containerd-shim"):
             return kind if not comm.startswith("containerd-shim") else "docker"
@@ -255,7 +259,11 @@ def _supervisors(
     container = docker_of(process.cgroups) or _container_of(tree, family)
     if kind == "docker" and container is not None:
         policy = notes.policies.get(f"docker {container}")
-    if policy is not None:
+    if kind == "docker" and _goes_on(tree, process, family):
+        will = "goes on: what it waits for is the container's first process, and that is another"
+        name = policy.name if policy is not None else None
+        yield Above(process.id, process.pid, kind, process.argv or (), will, name=name)
+    elif policy is not None:
         yield _from(policy, process.id, process.pid)
     else:
         argv = process.argv or (process.comm,)
@@ -265,6 +273,28 @@ def _supervisors(
 
 def _ids(family: Family) -> tuple[ProcessId, ...]:
     return tuple(kin.id for kin in family.trainers)
+
+
+def _goes_on(tree: ProcessTree, ending: Process, family: Family) -> bool:
+    """The job was started in a container that runs for something else (`docker exec`, a terminal
+    in it). False where its first process cannot be told from others (`--pid host`)."""
+    every = [ending, *(p for k in family.members if (p := tree.get(k.id)) is not None)]
+    own = [each for each in every if _in_its_own(each)]
+    return bool(own) and not any(_first_in_its_own(each) for each in own if not _typed_into(each))
+
+
+def _typed_into(process: Process) -> bool:
+    """A shell that waits for somebody's typing ends with nobody."""
+    return is_shell(process) and shell_runs(process.argv or ()) is None
+
+
+def _in_its_own(process: Process) -> bool:
+    """In a namespace below that of the place: a docker container's."""
+    return len(process.inner) > (0 if process.nested else 1)
+
+
+def _first_in_its_own(process: Process) -> bool:
+    return _in_its_own(process) and process.inner[-1] == 1
 
 
 def _container_of(tree: ProcessTree, family: Family) -> str | None:

@@ -15,13 +15,17 @@ Runs: TypeAlias = Callable[[Sequence[str]], bool]
 _FOREVER = frozenset({"true", ":", "[ 1 ]", "((1))", "(( 1 ))", "1", "test 1", "[[ 1 ]]"})
 _OPENING = frozenset({"do", "then", "else", "elif", "if", "{", "(", "!", "time", "exec", "eval"})
 _LEAVES = frozenset({"break", "exit", "return"})
+_WAITS = frozenset({"wait", "fg", "jobs", "while", "until"})
 _TOKEN = re.compile(
-    r"""(?P<blank>[ \t\r]+|\\\n)|(?P<comment>(?<![^\s;&|()])\#[^\n]*)|(?P<end>&&|\|\||;;|[;\n&|()])
-    |(?P<word>(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|\$\((?:[^()]|\([^()]*\))*\)|\$?\{[^}\n]*\}|[^\s;&|()'"\\])+)
+    r"""(?P<blank>[ \t\r]+|\\\n)|(?P<comment>(?<![^\s;&|()])\#[^\n]*)|
+    |(?P<end>&&|\|\||;;|[;\n|()]|(?<![<>])&(?!>))
+    |(?P<word>(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|\$\((?:[^()]|\([^()]*\))*\)|\$\{[^}\n]*\}|\{[^}\s]*\}
+        |[^\s;&|()'"\\])+)
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
 _ENDLESS = re.compile(r"\bfor\s*\(\(\s*;\s*;\s*\)\)\s*;?")
+_AFTER_GROUP = re.compile(r"\}|[0-9]*[<>]")
 _SLEEP = re.compile(r"\bsleep\s+([0-9]{1,4}(?:\.[0-9]+)?)\b")
 _ERREXIT = re.compile(r"(?m)^\s*set\s+(-[a-z]*e|-o\s+errexit)")
 
@@ -35,20 +39,23 @@ class Loop(Struct, frozen=True):
 
 
 class _Open:
-    """A loop that the reader stands in. `tested`: the job runs in its condition."""
+    """A loop that the reader stands in. `tested`: the job runs in its condition; `firsts`: what
+    the commands in it begin with, all of them, whenever it is asked for."""
 
     def __init__(self, word: str) -> None:
         self.word = word
         self.condition: list[str] = []
         self.in_body = False
         self.tested = False
+        self.firsts: set[str] = set()
 
 
 def loop_around(text: str, runs: Runs) -> Loop | None:
     """The loop of this shell text in which a command stands that runs the job; the one that
     starts it again most readily where several enclose it. None: no loop runs it again."""
     text = _ENDLESS.sub("while true;", text)
-    found = [loop for at in _commands(text) if (loop := _judged(at, runs)) is not None]
+    seen = [loop for at in _commands(text) if (loop := _judged(at, runs)) is not None]
+    found = [each for each in seen if each.again != "never"]
     if not found:
         return None
     rank = ("always", "failure", "success", "unknown", "rounds", "never")
@@ -77,6 +84,9 @@ def _judged(command: _Command, runs: Runs) -> Loop | None:
 
 def _again(loop: _Open, command: _Command) -> Again:
     condition = " ".join(loop.condition).strip()
+    if loop.in_body and command.joint == "&" and not loop.firsts & _WAITS:
+        # started and left to itself: nobody waits for its end to start another
+        return "never" if loop.word == "for" else "unknown"
     if loop.word == "for":
         return "rounds"
     if not loop.in_body or loop.tested:
@@ -101,11 +111,18 @@ def _commands(text: str) -> list[_Command]:
     made: list[_Command] = []
     stack: list[_Open] = []
     words: list[str] = []
-    negated = fresh = False
+    negated, fresh = False, True
+    groups = _Groups()
 
     def finish(joint: str) -> None:
         nonlocal words, negated
+        if joint == "&" and (not words or _AFTER_GROUP.match(words[0])):
+            for one in made[groups.closed :]:
+                one.joint = joint
+        groups.closed = len(made)
         if words:
+            for each in stack:
+                each.firsts.add(words[0])
             loops = [_copy(each) for each in stack]
             if made and made[-1].joint in ("&&", "||"):
                 made[-1].then = words[0]
@@ -114,15 +131,17 @@ def _commands(text: str) -> list[_Command]:
             made[-1].joint = made[-1].joint or joint
         words, negated = [], False
 
-    fresh = True
     for kind, word in _tokens(text):
         if kind == "end":
             finish(word)
             fresh = True
+            groups.at(word, len(made))
             continue
         top = stack[-1] if stack else None
         if fresh and word in ("while", "until", "for"):
             finish("")
+            for each in stack:
+                each.firsts.add(word)
             stack.append(_Open(word))
             fresh = word != "for"
             continue
@@ -136,6 +155,8 @@ def _commands(text: str) -> list[_Command]:
             continue
         if top is not None and not top.in_body:
             top.condition.append(word)
+        if fresh:
+            groups.at(word, len(made))
         if fresh and word in _OPENING:
             negated = negated or word == "!"
             continue
@@ -145,10 +166,26 @@ def _commands(text: str) -> list[_Command]:
     return made
 
 
+class _Groups:
+    """`( … )` and `{ … }`. `closed`: the first command of the one that has just been closed, else
+    the next command to come."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+        self._opened: list[int] = []
+
+    def at(self, word: str, commands: int) -> None:
+        if word in ("(", "{"):
+            self._opened.append(commands)
+        elif word in (")", "}") and self._opened:
+            self.closed = self._opened.pop()
+
+
 def _copy(loop: _Open) -> _Open:
     made = _Open(loop.word)
     made.condition, made.in_body = loop.condition, loop.in_body
     made.tested = not loop.in_body
+    made.firsts = loop.firsts
     return made
 
 

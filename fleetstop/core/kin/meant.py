@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fleetstop.core.kin.lineage import above_kind, at_work
 from fleetstop.core.process import Process, ProcessTree
 
@@ -20,11 +22,33 @@ def meant(
     }
     if not all_:
         # one that has nothing below it is between two lives of what it starts
-        alone = {pid: each for pid, each in alone.items() if at_work(tree, [each])}
+        alone = {pid: each for pid, each in alone.items() if _works(tree, [each])}
+        if (apart := _helpers(tree, starts, rest)) is not None:
+            return apart
     if not alone:
         return rest
     below = _below_the_named(tree, alone, holders)
     return below if isinstance(below, str) else {**rest, **below}
+
+
+def _works(tree: ProcessTree, hits: Iterable[Process]) -> list[Process]:
+    """What is at work below them. A shell's `sleep` is a pause between two lives."""
+    return [each for each in at_work(tree, hits) if each.alive and each.comm != "sleep"]
+
+
+def _helpers(tree: ProcessTree, starts: dict[int, Process], rest: dict[int, Process]) -> str | None:
+    """Matches that stand below what a named launcher started, which itself does not match: an
+    `exe: python3` where the trainer runs as python3.11 and its monitor as python3."""
+    for pid, each in starts.items():
+        works = {one.id.pid for one in _works(tree, [each])}
+        low = {one.id.pid for one in tree.below(pid)} & set(rest) - works
+        mute = {one for one in works - set(rest) for b in tree.below(one) if b.id.pid in low}
+        if mute and not works & set(rest):
+            return (
+                f"{names(tree, {pid})} matches and starts {names(tree, mute)}, which does not; "
+                f"{names(tree, low)} below that does; which of them trains cannot be seen"
+            )
+    return None
 
 
 def _starts_others(process: Process) -> bool:
@@ -36,8 +60,7 @@ def _below_the_named(
 ) -> dict[int, Process] | str:
     """The PID of a shell, a wrapper or a launcher (`run.sh & echo $!`) names what that runs: it
     trains nothing itself, and a signal to it reaches no trainer or takes away its parent."""
-    living = [each for each in at_work(tree, hits.values()) if each.alive]
-    found = {each.id.pid: each for each in living} or hits
+    found = {each.id.pid: each for each in _works(tree, hits.values())} or hits
     if len(found) == 1 or all(own_rank(tree, each) for each in found.values()):
         return found
     works = {

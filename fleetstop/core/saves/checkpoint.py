@@ -41,11 +41,13 @@ _LOG_LIKE = (
 )
 # MLflow's own files: a line a step, in files that have no ending
 _MLFLOW = re.compile(r"(?:.*/)?mlruns/[^/]+/[^/]+/(?:metrics|params|tags)/.*")
-# XGBoost and its like: the model itself is JSON
-_MODEL_JSON = re.compile(
-    r"(?:.*[-_.])?(?:model|booster|weights|xgb[a-z]*|ckpt|checkpoint|step|epoch|iter[a-z]*|round)"
-    r"(?:[-_.]?[0-9]+)?\.json"
+# What else is log-like by its ending and may be the model itself: XGBoost's JSON, LightGBM's text,
+# a database that is written in one transaction and closed
+_MODEL = re.compile(
+    r"(?:.*[-_.])?(?:(?:model|booster|weights|xgb[a-z]*|ckpt|checkpoint|step|epoch|iter[a-z]*|round)"
+    r"(?:[-_.]?[0-9]+)?\.(?:json|db|sqlite3?)|(?:model|booster|lgbm?)(?:[-_.]?[0-9]+)?\.txt)"
 )
+_DATABASE = re.compile(r"(.*\.(?:db|sqlite3?))(-journal)?")
 # Begin with a dot and are not temporary: DCP's last file, and what no trainer writes.
 DCP_INDEX = ".metadata"
 _NO_CHECKPOINT = (".git*", ".nfs*", ".ds_store", ".cache", ".ipynb_checkpoints")
@@ -105,9 +107,17 @@ def is_log_like(name: str) -> bool:
     return known is not None and "-is-incomplete" not in last
 
 
-def is_model_json(name: str) -> bool:
-    """A name that a model written as JSON would have; whether it is one, its company tells."""
-    return _MODEL_JSON.fullmatch(name.lower().rsplit("/", 1)[-1]) is not None
+def may_be_model(name: str) -> bool:
+    """A log-like name that a model has as well; whether it is one, its company tells."""
+    return _MODEL.fullmatch(name.lower().rsplit("/", 1)[-1]) is not None
+
+
+def database(name: str) -> tuple[str, bool] | None:
+    """The database that this file is, or belongs to as its rollback journal: that is there for as
+    long as a transaction lasts (sqlite.org/lockingv3.html), while the database may stay open for
+    life. None: it is neither."""
+    found = _DATABASE.fullmatch(name.lower())
+    return (found[1], found[2] is not None) if found else None
 
 
 def shape(name: str) -> str:
@@ -138,7 +148,7 @@ def saved_files(listing: Listing) -> Iterator[Entry]:
         if not is_log_like(name):
             folders.add(name.rpartition("/")[0])
             yield each
-        elif is_model_json(name):
+        elif may_be_model(name):
             models.append(each)
     # beside weights it tells of them; alone it is the model
     yield from (e for e in models if listing.name(e).rpartition("/")[0] not in folders)

@@ -10,12 +10,16 @@ from msgspec import Struct
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.process import OpenFile, Process, ProcessTree
-from fleetstop.core.saves.checkpoint import is_log_like, is_model_json, is_temp, shape
+from fleetstop.core.saves.checkpoint import database, is_log_like, is_temp, may_be_model, shape
 from fleetstop.core.saves.listing import DEPTH, spelled
 from fleetstop.core.saves.risk import AtRisk
 
 _CHECKPOINT = re.compile(
-    r"\.(pt|pth|ckpt|bin|safetensors|zip|npz|npy|distcp|h5|msgpack)\b|\.(tmp|part|partial)\b",
+    r"\.(pt|pth|ckpt|bin|safetensors|zip|npz|npy|distcp|h5|hdf5|keras|msgpack|pkl|pickle|joblib|tar"
+    r"|gguf|onnx|ubj)\b|\.(tmp|part|partial)\b"
+    # and what has no ending: step_100, checkpoint-500, model_final
+    r"|^(?:[^.]*[-_])?(?:(?:model|weights|ckpt|checkpoint)(?:[-_]?(?:[0-9]+|final|last))?"
+    r"|(?:step|epoch|state)[-_]?[0-9]+)$",
     re.IGNORECASE,
 )
 
@@ -75,7 +79,7 @@ def saves_of(
             continue
         saves += [save for file in files if (save := _of_file(kin, process, file, eyes))]
     known = {save.name for save in saves}
-    logs = _appended(now, family, directories)
+    logs = _appended(before, now, family, directories)
     for path in map(spelled, changed or ()):
         name = posixpath.basename(path)
         if name not in known and _relative(path, directories) not in logs:
@@ -89,19 +93,23 @@ def saves_of(
     return saves, unseen
 
 
-def _appended(now: ProcessTree, family: Family, directories: tuple[str, ...]) -> frozenset[str]:
+def _appended(
+    before: ProcessTree | None, now: ProcessTree, family: Family, directories: tuple[str, ...]
+) -> frozenset[str]:
     """What members have open to append to and to nothing else: a log, by how it is written.
 
-    Anybody may append to a log of any name; a name that a checkpoint would have is no log's.
+    Anybody may append to a log of any name; a name that a checkpoint would have is no log's, nor
+    is it a log where more comes between two looks than a few lines.
     """
     found: dict[str, bool] = {}
     for kin in family.members:
         process = now.get(kin.id)
+        old = before.get(kin.id) if before is not None else None
         files = process.detail.files if process is not None and process.detail else None
         for file in files or ():
             if file.appended_file or file.writable_file:
                 path = _relative(file.target, directories)
-                log = not _may_save(file, posixpath.basename(path))
+                log = not _may_save(file, posixpath.basename(path), _step(file, old))
                 found[path] = found.get(path, True) and log
     return frozenset(path for path, log in found.items() if log)
 
@@ -110,16 +118,20 @@ def _of_file(kin: Kin, process: Process, file: OpenFile, eyes: _Eyes) -> Save | 
     path = file.target.removesuffix(" (deleted)")
     name = posixpath.basename(path)
     inside = any(_under(file.target, each) for each in eyes.directories)
-    log = is_log_like(path) and not (inside and is_model_json(name))
-    if log or not _may_save(file, name):
-        return None
+    held = database(name)
+    model = may_be_model(held[0] if held else name)
+    log = is_log_like(path) and not (inside and model)
     old = eyes.before.get(kin.id) if eyes.before else None
     step = _step(file, old)
+    if log or not _may_save(file, name, step if inside else 0):
+        return None
     shared = file.target.startswith("/dev/shm/")  # noqa: S108 - tensors of data workers
     if not inside and (step <= 0 or shared):
         return None
     grown = step > 0 or (inside and _moves(process, old, file, eyes))
     size = file.pos or 0
+    if held is not None and not (held[1] or grown):
+        return None  # between two transactions
     text = f"{name} open for writing by {kin.pid}{_so_far(name, size, step, eyes)}"
     return Save(pid=kin.pid, name=name, text=f"{text}, growing" if grown else text, size=size)
 
@@ -179,9 +191,12 @@ def _relative(path: str, directories: tuple[str, ...]) -> str:
     return path
 
 
-def _may_save(file: OpenFile, name: str) -> bool:
-    """Appending is what logs do; a file with a checkpoint's name is written in pieces."""
-    return file.writable_file or (file.appended_file and bool(_CHECKPOINT.search(name)))
+def _may_save(file: OpenFile, name: str, step: int) -> bool:
+    """Appending is what logs do; a file with a checkpoint's name is written in pieces, and a file
+    of any name that so much is added to at once holds more than lines."""
+    if file.writable_file:
+        return True
+    return file.appended_file and (bool(_CHECKPOINT.search(name)) or step >= _MOVING)
 
 
 def _under(path: str, directory: str) -> bool:
