@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from fleetstop.actions import looks
+from fleetstop.actions.kept import countable, still_coming
 from fleetstop.actions.locate import Scene, completeness
 from fleetstop.actions.verify import records
 from fleetstop.actions.vigil import Vigil
@@ -99,7 +100,7 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
         if isinstance(listed.listing, Listing):
             still = before is not None and not ckpt.growing(before, listed.listing)
             before = listed.listing
-            whole = await _newest_whole(vigil, first, before, stable=still)
+            whole = await _newest_whole(vigil, first, listed, stable=still)
             if whole is not None:
                 kept = CheckpointRecord(whole.path, age(whole.mtime, listed.now), True, None)
                 return vigil.reached(f"{whole.name} is new and complete", checkpoint=kept)
@@ -120,8 +121,14 @@ def _reason(listing: Listing | Unseen | None) -> str:
 
 
 async def _newest_whole(
-    vigil: Vigil, first: Listing, now: Listing, *, stable: bool
+    vigil: Vigil, first: Listing, listed: looks.Listed, *, stable: bool
 ) -> Checkpoint | None:
+    now = listed.listing
+    assert isinstance(now, Listing)
+    found = ckpt.checkpoints(now)
+    # of a job that has ended no further part will come
+    coming = still_coming(now, found, listed.now) if vigil.standing else ()
+    counted = {each.path for each in countable(found, coming)}
     writing = frozenset(
         file.target
         for process in vigil.tree.processes.values()
@@ -129,7 +136,8 @@ async def _newest_whole(
         if file.writable_file
     )
     for each in reversed(ckpt.new_checkpoints(first, now)[-5:]):
-        if await completeness(vigil.scope, each, writing, stable=stable):
+        counts = each.path in counted
+        if counts and await completeness(vigil.scope, each, writing, stable=stable):
             return each
     return None
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from fleetstop.actions import looks
-from fleetstop.actions.kept import Kept, Steady, as_listed, still_coming
+from fleetstop.actions.kept import Kept, Steady, as_listed, countable, still_coming
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core.gpu import Unseen
@@ -83,12 +83,10 @@ class JobFiles:
         at = self._scope.clock.now()
         steady = self._steady.at(listed.listing, listed.now, at)
         young = self._steady.young(listed.listing, at)
-        self.risk = await self._at_risk(shell, listed.listing, self._found, listed.now)
-        return FilesSeen(
-            changed=changed,
-            temporary=still_coming(listed.listing, self._found, listed.now, steady, young),
-            risk=self.risk,
-        )
+        coming = still_coming(listed.listing, self._found, listed.now, steady, young)
+        found = countable(self._found, coming)
+        self.risk = await self._at_risk(shell, listed.listing, found, listed.now)
+        return FilesSeen(changed=changed, temporary=coming, risk=self.risk)
 
     def news(self) -> str | None:
         """That the files are read from the host by now, said once."""

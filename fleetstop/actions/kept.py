@@ -67,7 +67,8 @@ def still_coming(
     young: Mapping[Entry, float] | None = None,
 ) -> tuple[str, ...]:
     """Paths of saves that are not done by their names: fresh temporary files without their final
-    one, fresh sets that lack a part, directories into which something was written just now.
+    one, fresh sets that lack a part, by their names or beside the earlier ones, directories into
+    which something was written just now.
     `steady`, `young`: see `Steady`; those are leftovers, these are not, whatever their time says.
     """
     ages = young or {}
@@ -80,7 +81,8 @@ def still_coming(
         )
 
     left = [e.path for e in ckpt.temp_without_final(listing) if fresh([e])]
-    halves = [c.path for c in wholeness.unfinished(found) if fresh(c.files)]
+    parts = (*wholeness.unfinished(found), *wholeness.short_of_the_others(found))
+    halves = [c.path for c in parts if fresh(c.files)]
     just = [
         each.path
         for each in found
@@ -89,6 +91,14 @@ def still_coming(
         and not wholeness.has_an_end(each)
     ]
     return tuple(dict.fromkeys((*left, *halves, *just)))
+
+
+def countable(found: tuple[Checkpoint, ...], coming: Iterable[str]) -> tuple[Checkpoint, ...]:
+    """Without those to which a part is still to come that the earlier ones have: half of one is
+    nothing to end a job on. `coming`: of `still_coming`, so it is only for a minute."""
+    paths = frozenset(coming)
+    short = [c for c in wholeness.short_of_the_others(found) if c.path in paths]
+    return tuple(each for each in found if each not in short)
 
 
 def as_listed(open_paths: Iterable[str], listing: Listing, real: str | None) -> frozenset[str]:

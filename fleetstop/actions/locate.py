@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from fleetstop.actions import looks, overhead
-from fleetstop.actions.kept import FRESH_S, Kept, as_listed, still_coming
+from fleetstop.actions.kept import FRESH_S, Kept, as_listed, countable, still_coming
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import Notes
 from fleetstop.core.gpu import GpuView, Unseen
@@ -196,8 +196,9 @@ async def _kept(scope: Scope, tree: ProcessTree, listed: looks.Listed) -> dict[s
     shell, kept, at = await scope.place.files(), Kept(), scope.clock.now()
     found = ckpt.checkpoints(listed.listing)
     writing = as_listed(_open_for_write(tree), listed.listing, listed.real)
-    risk = await kept.at_risk(shell, found, listed.now, writing, at, lambda _: None)
     coming = still_coming(listed.listing, found, listed.now)
+    counted = countable(found, coming)
+    risk = await kept.at_risk(shell, counted, listed.now, writing, at, lambda _: None)
     if not found:
         return {"risk": risk, "kept": kept, "coming": coming}
     newest = found[-1]

@@ -11,7 +11,14 @@ import pytest
 
 from fleetstop.core.saves.checkpoint import Checkpoint, Entry, Listing, checkpoints, new_checkpoints
 from fleetstop.core.saves.formats import Read, head_bytes, longer_head
-from fleetstop.core.saves.wholeness import has_an_end, lacking, read, unfinished, usual_interval
+from fleetstop.core.saves.wholeness import (
+    has_an_end,
+    lacking,
+    read,
+    short_of_the_others,
+    unfinished,
+    usual_interval,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fleetstop/lab/files"))
 from checkpoint_formats import FORMATS, files_of  # type: ignore[import-not-found]
@@ -235,3 +242,27 @@ def test_after_what_nothing_more_can_come() -> None:
     assert not has_an_end(the(listing(saved("sharded", 3))))
     assert not has_an_end(the(listing(saved("dcp"))))
     assert not has_an_end(the(listing({"step_1/rank_0.pt": b"x"})))
+
+
+def parts(**folders: str) -> tuple[Checkpoint, ...]:
+    """`step_30="model optimizer"`: directories with such files, the oldest first."""
+    files = {
+        f"{folder}/{name}.pt": b"x" for folder, names in folders.items() for name in names.split()
+    }
+    return checkpoints(listing(files))
+
+
+def test_a_directory_without_what_the_two_before_it_have_is_short_of_them() -> None:
+    found = parts(step_30="model optimizer", step_60="model optimizer", step_90="model")
+    assert [each.name for each in short_of_the_others(found)] == ["step_90"]
+    found = parts(step_30="rank_0_30 rank_1_30", step_60="rank_0_60 rank_1_60", step_90="rank_0_90")
+    assert [each.name for each in short_of_the_others(found)] == ["step_90"]
+    assert not short_of_the_others(found[:-1])
+
+
+def test_one_before_it_is_no_habit_and_another_kind_is_no_company() -> None:
+    assert not short_of_the_others(parts(step_30="model optimizer", step_60="model"))
+    found = parts(step_30="model optimizer", step_60="model optimizer", best="model")
+    assert not short_of_the_others(found)
+    # only the second of three was a full one
+    assert not short_of_the_others(parts(step_1="model", step_2="model more", step_3="model"))

@@ -52,6 +52,33 @@ def unfinished(found: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
     )
 
 
+def short_of_the_others(found: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]:
+    """Directories without a file that each of the two before them, named like them, has.
+
+    No proof that it is unfinished (a job may go on with fewer ranks), so a reason to wait for a
+    while and none to deny a save. `found`: oldest first.
+    """
+    earlier: dict[str, list[frozenset[str]]] = {}
+    short: list[Checkpoint] = []
+    for each in found:
+        if each.folder == each.root:
+            continue
+        names = frozenset(_without_its_number(each, file) for file in each.files)
+        before = earlier.setdefault(shape(each.name), [])
+        if len(before) >= 2 and not (before[-1] & before[-2]) <= names:
+            short.append(each)
+        before.append(names)
+    return tuple(short)
+
+
+def _without_its_number(checkpoint: Checkpoint, file: Entry) -> str:
+    """`step_30/rank_0_step_30.pt` and `step_60/rank_0_step_60.pt` are the same file."""
+    name = file.path[len(checkpoint.folder) :]
+    for number in re.findall(r"[0-9]{2,}", checkpoint.name):
+        name = re.sub(rf"(?<![0-9]){number}(?![0-9])", "#", name)
+    return name
+
+
 def has_an_end(checkpoint: Checkpoint) -> bool:
     """Something was written that only comes after all else: transformers' state, a pointer.
     After the last shard an index may follow, after DCP's `.metadata` another folder."""
