@@ -48,7 +48,7 @@ def test_of_ten_claims_at_once_exactly_one_holds(kind: str, target: str) -> None
                 claims = (each.claim() for each in locks)
                 tries = await asyncio.gather(*claims, return_exceptions=True)
                 refused = [each for each in tries if isinstance(each, Refused)]
-                assert len(refused) == 9, [str(t)[:150] for t in tries if not isinstance(t, Refused)]
+                assert len(refused) == 9, [t for t in tries if not isinstance(t, Refused)]
                 (first,) = [n for n, each in enumerate(tries) if not isinstance(each, Exception)]
                 named = [str(each) for each in refused if f"(run r{first}-{number})" in str(each)]
                 assert len(named) == 9, refused
