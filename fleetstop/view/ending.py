@@ -41,6 +41,10 @@ _TONES: dict[Result, Tone] = {
 }
 
 
+_ASKED_BY = {"RUN": "its command", "TOUCH": "its stop file", "KEYS": "its keys"}
+"""What a rung of another kind ended it by, in the words of a playbook."""
+
+
 def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
     if outcome.interrupted:
         return _interrupted(outcome), "bad"
@@ -104,7 +108,8 @@ def _stopped(outcome: Outcome, known: Known) -> str:
     # one that may be cut is no save
     new = kept is not None and bool(kept.written_after_signal and kept.complete)
     if _cut_short(outcome):
-        by = f" by {redact.safe(outcome.signals[-1].signal)}" if outcome.signals else ""
+        last = redact.safe(outcome.signals[-1].signal) if outcome.signals else ""
+        by = f" by {_ASKED_BY.get(last, last)}" if last else ""
         right_after = _right_after(outcome)
         kept_by = "without a save of its own" if new else right_after or "NOT saved"
         parts += f"{by}, {kept_by}"

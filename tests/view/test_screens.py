@@ -357,6 +357,13 @@ def test_an_end_right_after_its_own_save_says_so_and_one_without_is_nothing_to_b
     assert late.tone == "warn"
 
 
+def test_what_a_command_of_the_ladder_ended_is_said_in_words() -> None:
+    by = (s.record("RUN", "asked"),)
+    lost = ("ended by RUN without a save, as agreed with --force; lost about 2 s (since step_9)",)
+    (said,) = endings("stopped", seconds=13.0, signals=by, findings=lost)[:1]
+    assert said.text.endswith("stopped in 13 s by its command, NOT saved.")
+
+
 def test_an_ending_does_not_say_twice_what_its_reason_says() -> None:
     why = "not_saved: no checkpoint was written after the signal"
     _, *more = endings("unclean", reason=why, evidence=("26982 is gone", "worker 7 sleeps"))
