@@ -56,7 +56,8 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
             return Returned(problem=f"respawned: {said}", unreaped=_unreaped(tree, climb))
         able = await _able(scope, above, tree, climb)
         if not left and not any(waited < each.delay_s + GRACE_S for each in able):
-            return Returned(findings=_quiet(scope, able), unreaped=_unreaped(tree, climb))
+            findings = (*_quiet(scope, able), *_unknown(scope, above, tree, climb))
+            return Returned(findings=findings, unreaped=_unreaped(tree, climb))
         await climb.stamp()
         await scope.clock.sleep(0.5)
 
@@ -94,6 +95,22 @@ def _quiet(scope: Scope, able: list[Above]) -> tuple[str, ...]:
             f"{called(each)} could start it again, and did not within {each.delay_s + GRACE_S:g} s"
         )
         for each in able
+    )
+
+
+def _unknown(
+    scope: Scope, above: tuple[Above, ...], tree: ProcessTree, climb: Climb
+) -> tuple[str, ...]:
+    """A program of somebody's own may be a loop that sleeps: it is named, since "stopped" holds
+    only as long as it starts nothing."""
+    return tuple(
+        scope.teller.finding(
+            f"{each.pid} {brief(each.argv)} stood above it and lives on; whether it starts the job "
+            "again is not known"
+        )
+        for each in above
+        if each.kind == "other" and each.id is not None and each.id not in climb.family.ids
+        if (process := tree.get(each.id)) is not None and process.alive
     )
 
 

@@ -170,10 +170,14 @@ class Fleet(Runs):
     def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:
         if ladder is not None:
             return ladder_playbook(ladder)
-        return self.playbook(name or (target.job.playbook if target.job else "standard"))
+        if name is None:
+            name = target.job.playbook if target.job else "standard"
+        return self.playbook(name)
 
     def playbook(self, name: str) -> Playbook:
         """By name (./playbooks, beside the inventory, stock) or by path; raises BadConfig."""
+        if not name:  # a variable of a script that was never set; its ladder may not be the job's
+            raise BadUsage("the playbook's name is empty", hint="fleetstop playbook ls")
         cwd = Path.cwd()
         return config.load_playbook(name, cwd=cwd, dirs=config.playbook_dirs(self.inventory, cwd))
 

@@ -50,7 +50,10 @@ def _plain(evidence: Sequence[str]) -> list[str]:
 def sentence(event: Holding) -> str:
     """`saving: step_41212.tmp …, growing; no signal until it is whole`."""
     opening, aim, _ = _SAID[event.why]
-    text = opening.format(facts(event.evidence))
+    said = facts(event.evidence)
+    if event.why == "stopping" and "no sign of progress" in said:
+        opening = "quiet since the signal: {}"  # what moves not is not told as moving
+    text = opening.format(said)
     files = [each for each in event.evidence if _DOING.search(each)]
     whole = aim.format("they are" if len(files) > 1 else "it is")
     return f"{text}; {whole}" if aim and not event.over_wait else text

@@ -216,7 +216,8 @@ def _deaf(found: e.Located) -> str:
 
 def _bare(outcome: Outcome) -> tuple[str, ...]:
     # "refused" would say that fleetstop would not look
-    state = "interrupted" if outcome.interrupted else outcome.result.replace("_", " ")
+    seen = "frozen" if outcome.verdict == "frozen" else outcome.result.replace("_", " ")
+    state = "interrupted" if outcome.interrupted else seen
     return (redact.text(outcome.target), state, *("-" for _ in _STATUS[2:]))
 
 

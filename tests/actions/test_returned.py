@@ -162,3 +162,26 @@ def test_a_unit_that_only_carries_the_job_is_not_above_it() -> None:
         host.procs[pid].group = "/ns/system.slice/ssh.service"
     stage.world.within.on("unit", Answer(33, b""))
     assert [each.kind for each in asyncio.run(stage.stop(INT)).above] == ["wrapper"]
+
+
+def test_a_program_of_somebodys_own_that_lives_on_is_named() -> None:
+    """It may start the job again in a minute; what it does nobody has told."""
+    host = FakeHost()
+    trainer = a_job(host, wrapper=False)
+    host.add(Proc(1005, 1000, ("python3", "-u", "keep.py")))
+    trainer.ppid = 1005
+    outcome, took = stopped(host)
+    assert (outcome.result, outcome.reason) == ("stopped", None)
+    assert took < 5.0, "nobody was told that it would, so nothing is waited for"
+    [said] = [each for each in outcome.findings if "keep.py" in each]
+    assert "lives on; whether it starts the job again is not known" in said
+
+
+def test_a_program_that_left_with_the_job_is_not_named() -> None:
+    host = FakeHost()
+    trainer = a_job(host, wrapper=False)
+    host.add(Proc(1005, 1000, ("python3", "-u", "keep.py")))
+    trainer.ppid = 1005
+    host.later(0.5, lambda: host.procs.__delitem__(1005))
+    outcome, _ = stopped(host)
+    assert not [each for each in outcome.findings if "keep.py" in each]

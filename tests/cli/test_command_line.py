@@ -91,6 +91,7 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["stop", "ct200", "--ladder", "INT/3m TREM/1m"], 2, ["TREM", "did you mean 'TERM'"]),
     (["stop", "ct200", "--ladder", ""], 2, []),
     (["stop", "ct200", "--ladder", "INT/3m", "-p", "now"], 2, ["exclude each other"]),
+    (["stop", "ct200", "-p", ""], 2, ["the playbook's name is empty"]),
     (["ls", "-q"], 2, ["-q"]),
     (["stop", "ct200", "--signal", "HUPP"], 2, ["HUPP"]),
     (["stop", "ct200", "--signal", "KILL"], 2, ["KILL"]),

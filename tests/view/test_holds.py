@@ -69,3 +69,9 @@ def test_what_became_of_the_signal_has_its_own_line_and_is_not_said_again() -> N
     assert over.endswith("are over; nothing more is sent: it is still stopping")
     assert facts == "CPU 0 %"
     assert told(s.held("14:02:16", "stopping", account)) == [f"moving since the signal: {account}"]
+
+
+def test_where_nothing_was_seen_to_move_it_is_not_told_as_moving() -> None:
+    still = "no sign of progress in 1.1 s (CPU, memory): too short to tell"
+    (first,) = told(s.held("14:02:14", "stopping", "CPU 0 %", still))
+    assert first == f"quiet since the signal: CPU 0 %, {still}"

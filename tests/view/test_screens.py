@@ -200,7 +200,7 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
         ),
     ],
     "status_several": [
-        s.started("status", s.T, "ct201:train", "box7:eval"),
+        s.started("status", s.T, "ct201:train", "box7:eval", "ct202:train"),
         s.located(),
         r.report(
             "7f3a",
@@ -211,6 +211,11 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
                     "unreachable", target="box7:eval", reason="box7: no route to host",
                     evidence=("box7: no route to host",),
                     hint="ssh ml@box7 true",
+                ),
+                s.outcome(
+                    "unreachable", target="ct202:train", verdict="frozen",
+                    reason="container 202 on pve1 is frozen; entering it would hang",
+                    evidence=("container 202 on pve1 is frozen; entering it would hang",),
                 ),
             ],
         ),
