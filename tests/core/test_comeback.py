@@ -86,6 +86,7 @@ def test_a_loop_that_has_gone_starts_nothing() -> None:
     [
         (unit("always"), "systemctl stop train.service", True),
         (unit("always"), "systemctl stop 'train'", True),
+        (unit("always"), "kill 40; systemctl stop train", True),
         (unit("always"), "systemctl stop other.service", False),
         (unit("always"), "touch /tmp/train.service.stop", False),
         (supervisord("always"), "supervisorctl stop train", True),

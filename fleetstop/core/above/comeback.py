@@ -41,7 +41,7 @@ def untold(above: Iterable[Above], commands: Iterable[str]) -> tuple[Above, ...]
 
 def _is_for(each: Above, said: str) -> bool:
     words = {word.strip("\"'") for word in said.split()}
-    if words & _NO_STOP.get(each.kind, frozenset()):
+    if words & _NO_STOP.get(each.kind, frozenset()) and "stop" not in words:
         return False
     if each.kind == "systemd":
         unit = (each.name or "").partition(" ")[0]
