@@ -74,8 +74,8 @@ def _lives(identity: ProcessId, signal: str, reached: frozenset[ProcessId], t: P
     process = t.get(identity)
     if process is None or not process.alive:
         return False
-    ended = signal == "KILL" or process.landing(signal) == "fatal"
-    return not (ended and identity in reached)
+    # what it does with a signal that it hears is not known: dash leaves its loop on INT
+    return identity not in reached or process.landing(signal) in ("ignored", "blocked")
 
 
 def _starts_again(each: Above, signal: str, ends: bool, main: bool) -> bool:
