@@ -17,7 +17,6 @@ from fleetstop.core.process import ProcessId
 from fleetstop.core.rehearsing.habits import LOOP
 from fleetstop.core.rehearsing.rehearsal import World
 from fleetstop.core.rehearsing.rehearsal import climb as climb_until
-from fleetstop.core.signals import Masks
 from tests.core.habits import DEAF, POLITE, SHRUGS, Habit, climb, job, short
 
 TRAINER, SHELL = 101, 100
@@ -185,21 +184,3 @@ def test_a_loop_is_ended_with_its_trainer_or_not_at_all() -> None:
     polite = job(POLITE, wrapper=LOOP)
     # what is heard loses nothing: that it comes back is told afterwards
     assert climb_until(polite, short("INT/5"), consent="given").signals == ["INT"]
-
-
-@pytest.mark.parametrize(
-    ("shell", "ends", "starts"),
-    [("bash", False, True), ("bash", True, False), ("dash", False, False), ("sh", False, False)],
-)
-def test_a_loop_that_hears_int_with_its_trainer(shell: str, ends: bool, starts: bool) -> None:
-    """Facts on signals, 2: dash dies of it after its child whatever that returns; bash only if its
-    child has died of it."""
-    tree = job(DEAF, wrapper=LOOP).tree()
-    seen = msgspec.structs.replace(tree.processes[SHELL], argv=(f"/bin/{shell}", "run.sh"))
-    heard = Masks(pending=0, blocked=0, ignored=0, caught=2)
-    tree.processes[SHELL] = msgspec.structs.replace(seen, masks=heard)
-    reached = frozenset(tree.processes[pid].id for pid in (SHELL, TRAINER))
-    said = in_vain([loop("always")], "INT", ends, reached, frozenset({TRAINER}), tree)
-    assert bool(said) == starts
-    alone = frozenset({tree.processes[TRAINER].id})
-    assert in_vain([loop("always")], "INT", ends, alone, frozenset({TRAINER}), tree)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fleetstop.core.above.supervisors import Above
-from fleetstop.core.kin.matching import base, is_shell
 from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.core.redact import brief, text
 
@@ -64,24 +63,19 @@ def in_vain(
     known. `trainers`: their PIDs in the container.
     """
     for each in above:
-        if each.id is not None and not _lives(each.id, signal, ends, reached, tree):
+        if each.id is not None and not _lives(each.id, signal, reached, tree):
             continue
         if _starts_again(each, signal, ends, each.main_pid in trainers):
             return f"But {called(each)} would start it again: {_first(each)}"
     return None
 
 
-def _lives(
-    identity: ProcessId, signal: str, ends: bool, reached: frozenset[ProcessId], tree: ProcessTree
-) -> bool:
-    process = tree.get(identity)
+def _lives(identity: ProcessId, signal: str, reached: frozenset[ProcessId], t: ProcessTree) -> bool:
+    process = t.get(identity)
     if process is None or not process.alive:
         return False
-    ended = signal == "KILL" or process.landing(signal) == "fatal"
-    if signal == "INT" and is_shell(process):
-        # measured: dash dies of it once its child is gone, bash only if that has died of INT too
-        ended = ends or base((process.argv or ("",))[0]) != "bash"
-    return not (ended and identity in reached)
+    # what it does with a signal that it hears is not known: dash leaves its loop on INT
+    return identity not in reached or process.landing(signal) in ("ignored", "blocked")
 
 
 def _starts_again(each: Above, signal: str, ends: bool, main: bool) -> bool:
