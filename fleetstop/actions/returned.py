@@ -15,6 +15,7 @@ from fleetstop.core.above.supervisors import Above, standing_above
 from fleetstop.core.above.units import units_of
 from fleetstop.core.gpu import Unseen
 from fleetstop.core.judging.evidence import respawned, why_zombie
+from fleetstop.core.kin.birth import NEXT_LOOK_S
 from fleetstop.core.kin.family import Found
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import brief
@@ -48,7 +49,8 @@ async def came_back(scope: Scope, scene: Scene, climb: Climb) -> Returned:
         tree = await looks.look(scope.place, scope.target.vmid)
         tree, found = await identify(scope, tree, job, Unseen(""), scene.notes)
         if (fresh := _fresh(found, scene, climb)) is not None:
-            return _respawned(fresh, tree, above)
+            new = tuple(pid for pid in fresh if not _its_own_fork(tree, climb, pid))
+            return _respawned(new, tree, above) if new else _outlived(fresh, tree, climb)
         waited = scope.clock.now() - start
         left = found.leftovers if job.wrapper != "outlives" else ()
         if left and waited >= LEAVING_S:
@@ -135,6 +137,22 @@ def _respawned(fresh: tuple[int, ...], tree: ProcessTree, above: tuple[Above, ..
     by = called(who) if who is not None else _parent(tree.processes[fresh[0]], tree)
     problem = f"respawned: the job runs again as {pids}{name}"
     return Returned(problem=problem, again=True, evidence=(respawned(pids, by),))
+
+
+def _its_own_fork(tree: ProcessTree, climb: Climb, pid: int) -> bool:
+    """No new life: who starts a job again executes it. A fork without exec that has lost its parent
+    and was born while a trainer lived is one that a trainer left behind, to save, say."""
+    process, until = tree.processes[pid], climb.ladder.trained_until
+    born_in_time = until is None or process.id.start <= (until + NEXT_LOOK_S) * tree.hz
+    return process.forked and born_in_time and _parent(process, tree) is None
+
+
+def _outlived(pids: tuple[int, ...], tree: ProcessTree, climb: Climb) -> Returned:
+    names = ", ".join(
+        f"{p.pid} {brief(p.argv or (p.comm,))}" for p in map(tree.processes.get, pids) if p
+    )
+    problem = f"{names} was forked by a trainer before that ended, and lives on: it may still save"
+    return Returned(problem=problem, unreaped=_unreaped(tree, climb))
 
 
 def _parent(process: Process, tree: ProcessTree) -> str | None:

@@ -19,7 +19,7 @@ from fleetstop.core.saves.checkpoint import Checkpoint, Listing
 from fleetstop.core.saves.formats import Read
 from fleetstop.core.saves.listing import spelled
 from fleetstop.core.saves.risk import age
-from fleetstop.core.saves.wholeness import usual_interval
+from fleetstop.core.saves.wholeness import less_than_the_last, usual_interval
 
 _MOST_TRIED = 20
 
@@ -75,7 +75,7 @@ async def _judge(scope: Scope, scene: Scene, climb: Climb, end: AtRest) -> Proof
 async def _told(scope: Scope, scene: Scene, climb: Climb, end: AtRest, saved: Checkpoint) -> Proof:
     record = _record(climb, end, saved, await _read(scope, climb, saved))
     if record.written_after_signal or not climb.signals:
-        return _proven(scope, saved, record)
+        return _proven(scope, end, saved, record)
     if record.written_after_signal is None:
         return _unseen(scope, climb, "the checkpoints were not seen when the signal went out")
     return _not_saved(scope, scene, climb, saved, record)
@@ -100,12 +100,13 @@ async def _newest_whole(scope: Scope, climb: Climb, end: AtRest) -> tuple[Checkp
     return doubtful, Read(None, False)
 
 
-def _proven(scope: Scope, saved: Checkpoint, record: CheckpointRecord) -> Proof:
+def _proven(scope: Scope, end: AtRest, saved: Checkpoint, record: CheckpointRecord) -> Proof:
+    doubt = less_than_the_last(ckpt.checkpoints(end.listing), saved)
     if record.written_after_signal:
         scope.teller.tell(
             events.CheckpointVerified, name=saved.name, size=saved.size, complete=True
         )
-    return Proof(record=record)
+    return Proof(record=record, findings=(scope.teller.finding(doubt),) if doubt else ())
 
 
 def _earlier(

@@ -64,3 +64,21 @@ def test_a_wait_for_a_checkpoint_waits_for_both_parts() -> None:
     assert outcome.checkpoint is not None
     assert outcome.checkpoint.path == "/ck/step_90"
     assert took >= 25.0
+
+
+def test_a_save_on_the_way_out_that_lacks_a_part_is_told_with_a_doubt() -> None:
+    """The trainer wrote one rank's file and left; the format of that is whole."""
+    host = FakeHost()
+    trainer = a_job(host)
+    for name in ("rank_0", "rank_1"):
+        host.write(f"/ck/step_1/{name}.pt", whole(), age_s=300.0)
+
+    def leaves(signal: str) -> None:
+        host.write("/ck/step_26/rank_0.pt", whole())
+        host.later(0.5, host.procs.clear)
+
+    trainer.on_signal = leaves
+    outcome = asyncio.run(Stage(host).stop())
+    assert outcome.checkpoint is not None
+    assert outcome.checkpoint.path == "/ck/step_26"
+    assert "step_26 has no rank_1.pt, as step_1 has: it may not be whole" in outcome.findings

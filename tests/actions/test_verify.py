@@ -51,6 +51,22 @@ def test_a_trainer_that_was_started_again_is_seen() -> None:
     assert again.heard == []
 
 
+def test_a_saver_that_a_trainer_forked_away_is_no_new_life() -> None:
+    """fork, setsid, fork: no session of the family's, its very command line, and half a save."""
+    host = FakeHost()
+    trainer = a_job(host)
+    saver = Trainer(host, 1050, 1000)
+    saver.flags, saver.start = 0x40, trainer.start + 1
+    joins_at_the_end(host, trainer, saver)
+    outcome = stopped(host)
+    assert (outcome.result, outcome.verdict) == ("unclean", "gone")
+    assert (outcome.reason or "").startswith("50 python")
+    assert "was forked by a trainer before that ended, and lives on: it may still save" in (
+        outcome.reason or ""
+    )
+    assert saver.heard == []
+
+
 def test_the_same_number_with_another_start_is_another_trainer() -> None:
     host = FakeHost()
     trainer = a_job(host, wrapper=False)

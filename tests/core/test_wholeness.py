@@ -14,6 +14,7 @@ from fleetstop.core.saves.formats import Read, head_bytes, longer_head
 from fleetstop.core.saves.wholeness import (
     has_an_end,
     lacking,
+    less_than_the_last,
     read,
     short_of_the_others,
     unfinished,
@@ -266,3 +267,21 @@ def test_one_before_it_is_no_habit_and_another_kind_is_no_company() -> None:
     assert not short_of_the_others(found)
     # only the second of three was a full one
     assert not short_of_the_others(parts(step_1="model", step_2="model more", step_3="model"))
+
+
+def test_a_save_with_less_than_the_last_one_is_whole_with_a_doubt() -> None:
+    found = parts(step_10="rank_0_10 rank_1_10", step_26="rank_0_26")
+    said = less_than_the_last(found, found[-1])
+    assert said == "step_26 has no rank_1_10.pt, as step_10 has: it may not be whole"
+    found = parts(step_30="a b c", step_60="a")
+    assert less_than_the_last(found, found[-1]) == (
+        "step_60 has no b.pt and 1 more, as step_30 has: it may not be whole"
+    )
+    assert less_than_the_last(found, found[0]) is None
+    for more in ("a b c", "a b c d"):
+        alike = parts(step_30="a b c", step_60=more)
+        assert less_than_the_last(alike, alike[-1]) is None
+    alike = parts(step_1="rank_0_1 rank_1_1", step_26="rank_0_26 rank_1_26")
+    assert less_than_the_last(alike, alike[-1]) is None
+    other = parts(step_30="a b", best="a")
+    assert less_than_the_last(other, other[-1]) is None

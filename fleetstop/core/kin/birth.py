@@ -9,7 +9,8 @@ import msgspec
 from fleetstop.core.kin.family import Family, Kin, kin_of
 from fleetstop.core.process import Process, ProcessTree
 
-_NEXT_LOOK_S = 2.0
+NEXT_LOOK_S = 2.0
+"""Two looks are at the most so far apart while a trainer lives."""
 
 
 def grow(family: Family, tree: ProcessTree, until_s: float | None = None) -> Family:
@@ -50,7 +51,7 @@ def _orphan(family: Family, tree: ProcessTree, process: Process, until: float) -
 def _in_time(family: Family, process: Process, until: float, hz: int) -> bool:
     if _copy_of_a_trainer(family, process):
         # it may have left its saver behind between that look and the next
-        until += _NEXT_LOOK_S * hz
+        until += NEXT_LOOK_S * hz
     oldest = min((each.id.start for each in family.members), default=0)
     return oldest <= process.id.start <= until
 

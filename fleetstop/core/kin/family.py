@@ -18,8 +18,6 @@ from fleetstop.core.kin.training import is_fork_of, trainers_among
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import Role
 
-# Two looks are at the most so far apart while a trainer lives.
-_NEXT_LOOK_S = 2.0
 _FIRST = "the host's first process matches; it is never signalled, and all others descend from it"
 
 

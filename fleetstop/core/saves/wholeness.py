@@ -71,6 +71,22 @@ def short_of_the_others(found: tuple[Checkpoint, ...]) -> tuple[Checkpoint, ...]
     return tuple(short)
 
 
+def less_than_the_last(found: tuple[Checkpoint, ...], one: Checkpoint) -> str | None:
+    """What the directory named like it and just before it has, and it has not; a sentence, and no
+    proof: fewer ranks may have written it. None where nothing is missing, or none came before."""
+    alike = [c for c in found if c.folder != c.root and shape(c.name) == shape(one.name)]
+    before = next((c for c in reversed(alike) if c.mtime < one.mtime and c.path != one.path), None)
+    if before is None or one.folder == one.root:
+        return None
+    has = {_without_its_number(one, file) for file in one.files}
+    lacks = [f for f in before.files if _without_its_number(before, f) not in has]
+    if not lacks or len(one.files) >= len(before.files):
+        return None  # as many under other names: it is named otherwise
+    name = lacks[0].path[len(before.folder) :]
+    more = f" and {len(lacks) - 1} more" if len(lacks) > 1 else ""
+    return f"{one.name} has no {name}{more}, as {before.name} has: it may not be whole"
+
+
 def _without_its_number(checkpoint: Checkpoint, file: Entry) -> str:
     """`step_30/rank_0_step_30.pt` and `step_60/rank_0_step_60.pt` are the same file."""
     name = file.path[len(checkpoint.folder) :]
