@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,12 @@ def required() -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hundreds of tests start the command line: not one of them should have to compile it first,
-    not even where PYTHONDONTWRITEBYTECODE is set. Before the workers start, so that it is once."""
+    not even where PYTHONDONTWRITEBYTECODE is set. Before the workers start, so that it is once.
+
+    And whoever starts the tests with & from a script has them ignore INT, which would reach all
+    that they start: trainers that should hear it, clients that get a Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(fleetstop.__file__).parent, quiet=1)
 
