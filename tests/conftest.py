@@ -22,10 +22,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hundreds of tests start the command line: not one of them should have to compile it first,
     not even where PYTHONDONTWRITEBYTECODE is set. Before the workers start, so that it is once.
 
-    And whoever starts the tests with & from a script has them ignore INT, which would reach all
+    And whoever starts the tests with & from a script has them ignore INT and QUIT, and so would all
     that they start: trainers that should hear it, clients that get a Ctrl-C."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(fleetstop.__file__).parent, quiet=1)
 
