@@ -99,17 +99,24 @@ class _Stored(Struct, kw_only=True):
 
 def read(data: bytes) -> Record:
     """A finished file. Raises ValueError where it is none of ours."""
-    stored = msgspec.json.decode(data, type=_Stored)
+    stored = _stored(data)
     told = [*stored.events, *stored.snapshots, *stored.black_boxes]
     return _made(stored, [*told, stored.report])
 
 
 def read_growing(data: bytes) -> Record:
-    """A file that a client has not finished; its last line may be torn."""
+    """A file that a client has not finished; its last line may be torn. Raises as `read` does."""
     lines = data.split(b"\n")[:-1]
     if not lines:
         raise ValueError("empty")
-    return _made(msgspec.json.decode(lines[0], type=_Stored), lines[1:])
+    return _made(_stored(lines[0]), lines[1:])
+
+
+def _stored(data: bytes) -> _Stored:
+    try:
+        return msgspec.json.decode(data, type=_Stored)
+    except msgspec.MsgspecError as error:  # a ValueError in newer msgspec only
+        raise ValueError(str(error)) from error
 
 
 def _made(stored: _Stored, told: Iterable[msgspec.Raw | bytes]) -> Record:
