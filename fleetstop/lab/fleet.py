@@ -263,7 +263,8 @@ class Lab:
             # no site, no environment: they start often; the system's Python: any login may run it
             place.write_text("#!/usr/bin/python3 -SE\n" + (FILES / source).read_text())
             place.chmod(0o755)
-        shutil.copyfile(FILES / "pct_options.py", self.root / "bin" / "pct_options.py")
+        for name in ("pct_options.py", "pct_files.py"):
+            shutil.copyfile(FILES / name, self.root / "bin" / name)
 
     def _unmount(self) -> None:
         """Deepest first; LXC mounts in namespaces of its own, so normally there is none."""

@@ -1,4 +1,6 @@
-"""Proxmox's `pct` for the practice fleet: exec, list, status, config, as in pve-container 6.1.10.
+"""Proxmox's `pct` for the practice fleet: exec, push, pull, list, status, config.
+
+As in pve-container 6.1.10.
 
 Texts, exit codes and order of checks are those of pve-container pct.pm and pve-common
 CLIHandler.pm, RESTHandler.pm, JSONSchema.pm (line numbers in the comments).
@@ -20,6 +22,10 @@ else:  # beside this script in the lab's bin directory
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LXCPATH = f"{ROOT}/lxc"
+NOT_RUNNING = {
+    "push": "can only push files to a running CT\n",
+    "pull": "can only pull files from a running VM at /usr/share/perl5/PVE/CLI/pct.pm line 664.\n",
+}
 FORCED_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"  # CLIHandler.pm:688
 
 
@@ -85,6 +91,27 @@ def run_exec(options: command_line.Options, environment: dict[bytes, bytes]) -> 
     os.execvpe("lxc-attach", [word.encode() for word in argv], environment)  # noqa: S606
 
 
+def run_copy(command: str, options: command_line.Options) -> None:
+    """pct.pm:606-800. Whether it runs is asked first: also of one that is not there at all."""
+    if TYPE_CHECKING:
+        import fleetstop.lab.files.pct_files as files
+    else:  # its libraries are for these two only: exec must start fast
+        import pct_files as files
+    vmid = str(options["vmid"])
+    shown = f"/run/lock/lxc/pve-config-{vmid}.lock"
+    lock = files.locked(f"{ROOT}{shown}", shown)
+    if lock is None:
+        raise Died("", code=4)
+    if not check_running(vmid):
+        raise Died(NOT_RUNNING[command])
+    config = load_config(vmid)
+    first = files.init_of(LXCPATH, vmid)
+    if first is None:
+        raise Died(NOT_RUNNING[command])
+    files.in_worker(command, first, options, unprivileged=config.get("unprivileged") == "1")
+    os.close(lock)
+
+
 def run_list() -> None:
     """pct.pm:1057-1072: nothing at all, no header either, where the node has no container."""
     names = os.listdir(f"{ROOT}/pve/nodes/{node_name()}/lxc")
@@ -129,6 +156,8 @@ def dispatch(argv: list[str], environment: dict[bytes, bytes]) -> None:
     options = command_line.get_options(command, argv[1:], locale_is_utf8(environment))
     if command == "exec":
         run_exec(options, environment)
+    elif command in ("push", "pull"):
+        run_copy(command, options)
     elif command == "list":
         run_list()
     elif command == "status":

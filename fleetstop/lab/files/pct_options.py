@@ -25,12 +25,22 @@ COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
         " <vmid> [<extra-args>] [OPTIONS]",
     ),
     "list": ((), {}, ""),
+    "pull": (
+        ("vmid", "path", "destination"),
+        {"vmid": ONE, "path": ONE, "destination": ONE, "user": ONE, "group": ONE, "perms": ONE},
+        " <vmid> <path> <destination> [OPTIONS]",
+    ),
+    "push": (
+        ("vmid", "file", "destination"),
+        {"vmid": ONE, "file": ONE, "destination": ONE, "user": ONE, "group": ONE, "perms": ONE},
+        " <vmid> <file> <destination> [OPTIONS]",
+    ),
     "status": (("vmid",), {"vmid": ONE, "verbose": OPTIONAL}, " <vmid> [OPTIONS]"),
 }
 NOT_PLAYED = {
     *("clone", "console", "cpusets", "create", "delsnapshot", "destroy", "df", "enter"),
     *("fsck", "fstrim", "help", "listsnapshot", "migrate", "mount", "move-volume"),
-    *("pending", "pull", "push", "reboot", "remote-migrate", "rescan", "resize", "restore"),
+    *("pending", "reboot", "remote-migrate", "rescan", "resize", "restore"),
     *("resume", "rollback", "set", "shutdown", "snapshot", "start", "stop", "suspend"),
     *("template", "unlock", "unmount"),
 }
