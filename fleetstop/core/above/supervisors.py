@@ -11,11 +11,12 @@ from fleetstop.core.above.units import Policy, docker_of, units_of
 from fleetstop.core.kin.family import Family
 from fleetstop.core.kin.lineage import above_kind, shell_runs, spawned
 from fleetstop.core.kin.loops import Again, told
-from fleetstop.core.kin.matching import base, executed, is_shell
+from fleetstop.core.kin.matching import base, executed, is_shell, records_the_end
 from fleetstop.core.kin.shells import loop_of, names_below, scripts
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 
 _ENDING = {
+    "supervisor": "started it and records its end; starts nothing again",
     "cron": "starts it at the times of its table, and not because it ended",
     "tmux": "closes the pane when it ends, or keeps it with remain-on-exit; starts nothing",
     "screen": "closes the window when it ends; starts nothing",
@@ -220,6 +221,8 @@ def _ending(tree: ProcessTree, process: Process, ids: set[ProcessId]) -> Process
 def _kind(process: Process) -> str | None:
     """What a process that is no member is; None for an init, which says nothing."""
     argv = process.argv or ()
+    if records_the_end(process):
+        return "supervisor"
     comm = process.comm.partition(":")[0].strip()
     ran = executed(argv)
     if "supervisord" in (base(argv[0]) if argv else "", base(ran.script or ""), comm):

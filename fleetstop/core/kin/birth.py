@@ -7,6 +7,7 @@ import posixpath
 import msgspec
 
 from fleetstop.core.kin.family import Family, Kin, kin_of
+from fleetstop.core.kin.matching import records_the_end
 from fleetstop.core.process import Process, ProcessTree
 
 NEXT_LOOK_S = 2.0
@@ -26,6 +27,7 @@ def grow(family: Family, tree: ProcessTree, until_s: float | None = None) -> Fam
     inside = {m.id.pid for m in family.of("trainer", "worker") if tree.get(m.id) is not None}
     fresh: list[Kin] = []
     unknown = [p for p in tree.processes.values() if p.id not in ids and p.id.pid > 1]
+    unknown = [p for p in unknown if not records_the_end(p)]
     # again until nobody joins: parent and child may be born in one clock tick
     while born := [p for p in unknown if p.ppid in inside or _orphan(family, tree, p, until)]:
         inside |= {each.id.pid for each in born}

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.kin.lineage import above_kind, piped_together, strangers
-from fleetstop.core.kin.matching import matches, mentions
+from fleetstop.core.kin.matching import matches, mentions, records_the_end
 from fleetstop.core.kin.meant import meant, names
 from fleetstop.core.kin.orphans import orphans
 from fleetstop.core.kin.shells import starts_again
@@ -161,7 +161,8 @@ def _families(
     roles: dict[int, Role] = dict.fromkeys(trainers, "trainer")
     for pid in sorted(trainers):
         for each in tree.below(pid):
-            roles.setdefault(each.id.pid, "worker")
+            if not records_the_end(each):
+                roles.setdefault(each.id.pid, "worker")
     _add_launchers(tree, roles, own - trainers)
     named = job.wrapper if job else None
     _add_above(tree, roles, named)
@@ -204,7 +205,8 @@ def _add_launchers(tree: ProcessTree, roles: dict[int, Role], matched: set[int])
         above = [each.id.pid for each in tree.above(pid)]
         highest = max((at for at, each in enumerate(above) if each in matched), default=-1)
         for each in above[: highest + 1]:
-            roles.setdefault(each, "launcher")
+            if not records_the_end(tree.processes[each]):
+                roles.setdefault(each, "launcher")
 
 
 def _add_above(tree: ProcessTree, roles: dict[int, Role], named: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from fleetstop.core.kin.matching import SHELLS, base, executed, is_shell
+from fleetstop.core.kin.matching import SHELLS, base, executed, is_shell, records_the_end
 from fleetstop.core.process import Process, ProcessTree
 
 PASS_THROUGH = frozenset(
@@ -28,10 +28,11 @@ def above_kind(process: Process, named: str | None) -> Literal["wrapper", "launc
     """Whether this ancestor of a trainer belongs to the job; None ends the chain.
 
     `named` is the job's `wrapper:`. A terminal's own shell (no script, no -c), tmux, sshd,
-    an init and every unknown program end it: they are shown, never signalled.
+    an init, our own launch's supervisor and every unknown program end it: they are shown, never
+    signalled.
     """
     argv = process.argv or ()
-    if process.pid == 1 or process.id.pid == 1 or not argv:
+    if process.pid == 1 or process.id.pid == 1 or not argv or records_the_end(process):
         return None
     name = base(argv[0])
     ran = executed(argv)
@@ -64,7 +65,7 @@ def at_work(tree: ProcessTree, first: Iterable[Process]) -> list[Process]:
         if here.id.pid in seen:
             continue
         seen.add(here.id.pid)
-        if is_shell(here) or above_kind(here, None) is not None:
+        if is_shell(here) or above_kind(here, None) is not None or records_the_end(here):
             todo += tree.children(here.id.pid)
         else:
             found.append(here)
@@ -146,7 +147,8 @@ def spawned(process: Process) -> bool:
 
 def abandoned(tree: ProcessTree) -> tuple[Process, ...]:
     """What multiprocessing started for a Python that has ended: children of spawn, a fork server
-    with its forks, resource trackers. Their first ancestor that is no such process is PID 1."""
+    with its forks, resource trackers. Their first ancestor that is no such process is PID 1, or the
+    supervisor of our own launch, which adopts them."""
     return tuple(p for p in tree.processes.values() if not p.zombie and _abandoned(tree, p))
 
 
@@ -157,6 +159,8 @@ def _abandoned(tree: ProcessTree, process: Process) -> bool:
         if each.pid == 1 or each.id.pid == 1:
             # a container's first process may be the Python itself
             return not each.comm.startswith("python")
+        if records_the_end(each):
+            return True
         if not _multiprocessing(each):
             return False
     return True

@@ -73,6 +73,15 @@ def executed(argv: Sequence[str]) -> Executed:
     return Executed()
 
 
+def records_the_end(process: Process) -> bool:
+    """The supervisor of our own launch (remote/scripts/supervise.py): `python -I …/supervise.py
+    SPEC`. It started a trainer and is no part of the job: it does nothing but record its end."""
+    argv = process.argv or ()
+    ran = executed(argv)
+    ours = (ran.script or "").endswith("/supervise.py") and len(ran.words) == 1
+    return ours and "-I" in argv[1 : -len(ran.words) - 1]
+
+
 def _script_of(process: Process) -> str | None:
     """The script a process executes: by Python's grammar, or run directly by its `#!` line.
 
@@ -105,7 +114,7 @@ def matches(match: Match, process: Process, *, listed: frozenset[int] = frozense
     """Whether this process is the job. `listed`: the container's own PIDs that pgrep,
     or a pid file, named (already numbers of the container)."""
     argv = process.argv or ()
-    if process.kernel_thread or process.zombie:
+    if process.kernel_thread or process.zombie or records_the_end(process):
         return False
     if match.script is not None:
         script, seen = _script_of(process), process.detail

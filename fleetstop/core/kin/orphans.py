@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from fleetstop.core.kin.lineage import spawned
+from fleetstop.core.kin.matching import records_the_end
 from fleetstop.core.process import Process, ProcessTree
 
 _REAPERS = ("systemd", "tini", "dumb-init", "catatonit", "init")
@@ -44,7 +45,9 @@ def _lost_its_parent(tree: ProcessTree, process: Process) -> bool:
     if not process.forked or not process.alive:
         return False
     above = tree.processes.get(process.ppid)
-    return above is None or 1 in (above.pid, above.id.pid) or above.comm in _REAPERS
+    if above is None or records_the_end(above):
+        return True
+    return 1 in (above.pid, above.id.pid) or above.comm in _REAPERS
 
 
 def _has_workers(tree: ProcessTree, process: Process) -> bool:

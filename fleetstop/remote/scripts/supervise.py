@@ -38,7 +38,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 Spec = Dict[str, Any]
 State = Dict[str, Any]
-
 ROOM = 4096
 TRIES_S = 600  # so long it tries to write the last state, once a second
 SET_CHILD_SUBREAPER = 36  # prctl(2)
