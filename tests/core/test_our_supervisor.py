@@ -1,0 +1,169 @@
+"""The supervisor of our own launch: seen above the trainer, never of the job, whatever is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetstop.core.above.supervisors import Notes, standing_above
+from fleetstop.core.climbing.rungs import Standing, recipients
+from fleetstop.core.inventory import Job, Match
+from fleetstop.core.kin.birth import grow
+from fleetstop.core.kin.family import find
+from fleetstop.core.kin.lineage import abandoned, above_kind, through_panes
+from fleetstop.core.kin.matching import matches, records_the_end
+from tests.core.test_lineage import SPAWN
+from tests.core.trees import process, roles_of, told, tree
+
+TRAIN = Match(script="train.py")
+OURS = (
+    "/opt/x/bin/python3 -I /srv/run/.fleetstop/supervise.py /srv/run/.fleetstop/status/train.json"
+)
+LAUNCHED = f"""
+    1 init
+      100 {OURS} # leader
+        110 python train.py # gpu leader      => trainer
+          120 python train.py # fork          => worker
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_it"),
+    [
+        (OURS, True),
+        ("python3.6 -I /a/supervise.py s.json", True),
+        ("python3 -I -u '/a b/supervise.py' s.json", True),
+        ("python3 /a/supervise.py s.json", False),  # somebody's own
+        ("python3 -I supervise.py s.json", False),
+        ("python3 -I /a/supervise.py", False),
+        ("python3 -I /a/supervise.py s.json more", False),
+        ("python3 /a/supervise.py -I", False),
+        ("python3 -I /a/train.py /a/supervise.py", False),
+        ("grep -I /a/supervise.py s.json", False),
+        ("bash /a/supervise.py s.json", False),
+        ("python3 -I -m supervise s.json", False),
+        ("-", False),
+    ],
+)
+def test_it_is_known_by_its_command_line(line: str, is_it: bool) -> None:
+    assert records_the_end(process(50, line)) is is_it
+
+
+def test_it_is_told_with_what_it_will_do() -> None:
+    here = tree(LAUNCHED)
+    [family] = find(here, TRAIN, None).families
+    [one] = standing_above(here, family, Notes())
+    assert (one.pid, one.kind, one.again, one.restarts) == (100, "supervisor", "never", False)
+    assert one.will == "started it and records its end; starts nothing again"
+
+
+def test_it_is_never_family() -> None:
+    tale = told(LAUNCHED)
+    found = find(tale.tree, TRAIN, None)
+    assert (roles_of(found), found.unclear, found.leftovers) == (tale.roles, None, ())
+    assert {each.pid for each in found.families[0].reapers} == {100}
+
+
+@pytest.mark.parametrize("to", ["trainers", "wrapper", "tree", "group"])
+@pytest.mark.parametrize("signal", ["INT", "KILL"])
+def test_no_rung_reaches_it(to: str, signal: str) -> None:
+    """Its death would cost the record of how the trainer ended."""
+    here = tree(LAUNCHED)
+    job = Job(name="train", match=TRAIN, wrapper="supervise.py")
+    [family] = find(here, TRAIN, job).families
+    standing = Standing(family, here, "INT", False, "given", {}, frozenset())
+    reached = {each.pid for each in recipients(to, signal, standing)}
+    assert reached <= {110, 120}
+    assert bool(reached) is (to != "wrapper")
+
+
+@pytest.mark.parametrize("named", ["supervise.py", "python3", "outlives", None])
+def test_no_word_of_the_inventory_makes_it_a_wrapper(named: str | None) -> None:
+    """A rung to `wrapper` or `tree` would reach it, and the end would go unrecorded."""
+    tale = told(LAUNCHED)
+    job = Job(name="train", match=TRAIN, wrapper=named)
+    assert roles_of(find(tale.tree, TRAIN, job)) == tale.roles
+    assert above_kind(process(50, OURS), named) is None
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        Match(script="supervise.py"),
+        Match(script="/srv/run/.fleetstop/supervise.py"),
+        Match(exe="python3"),
+        Match(exe="/opt/x/bin/python3"),
+        Match(pid=50),
+        Match(pidfile="/run/t.pid"),
+        Match(pgrep="train"),
+        Match(tmux="train"),
+        Match(gpu=True),
+    ],
+)
+def test_no_match_means_it(match: Match) -> None:
+    one = process(50, OURS, None, ["gpu"])
+    assert not matches(match, one, listed=frozenset({50}))
+    # and a program of somebody's own with that name is one like any other
+    if match.script == "supervise.py":
+        assert matches(match, process(50, "python3 /a/supervise.py s.json"))
+
+
+def test_a_match_above_and_below_leaves_it_out() -> None:
+    """A first program that adopts orphans, and starts our launch: both sides match."""
+    tale = told(f"""
+        1 init
+          90 python train.py
+            100 {OURS} # leader
+              110 python train.py # leader    => trainer
+    """)
+    job = Job(name="train", match=TRAIN, trainers="leaves")
+    assert roles_of(find(tale.tree, TRAIN, job)) == tale.roles
+
+
+def test_it_is_no_worker_of_a_trainer_that_adopted_it() -> None:
+    here = tree(f"90 python train.py # gpu\n  100 {OURS} # leader\n    110 python eval.py # leader")
+    [family] = find(here, TRAIN, None).families
+    assert 100 not in {each.pid for each in family.members}
+
+
+def test_it_never_joins_though_it_carries_the_mark() -> None:
+    before = "1 init\n  110 python train.py # gpu leader mark=m1"
+    [family] = find(tree(before), TRAIN, None).families
+    later = tree(f"{before}\n  111 {OURS} # mark=m1\n  112 python x.py # mark=m1")
+    assert [each.pid for each in grow(family, later).members] == [110, 112]
+
+
+LEFT = f"""
+    1 init
+      100 {OURS} # leader
+        130 python train.py # fork sid=110        => worker
+        131 python train.py # fork sid=110        => worker
+"""
+
+
+def test_workers_that_it_adopted_are_orphans_and_no_trainers() -> None:
+    """It is a subreaper: with a dead trainer's command line, they are its children."""
+    made = told(LEFT)
+    found = find(made.tree, TRAIN, None, gpu_pids=frozenset())
+    assert (roles_of(found), found.unclear) == (made.roles, None)
+    assert [each.pid for each in found.orphans] == [130, 131]
+
+
+def test_what_multiprocessing_left_below_it_is_abandoned() -> None:
+    lost = f"1 init\n  100 {OURS}\n    130 python -c '{SPAWN}'"
+    assert [each.id.pid for each in abandoned(tree(lost))] == [130]
+    kept = f"1 init\n  100 {OURS}\n    110 python train.py\n      130 python -c '{SPAWN}'"
+    assert abandoned(tree(kept)) == ()
+
+
+def test_an_orphan_that_it_adopted_joins_while_the_trainer_lives() -> None:
+    here = tree(LAUNCHED)
+    [family] = find(here, TRAIN, None).families
+    later = tree(LAUNCHED.replace("=> trainer", "").replace("=> worker", "") + """
+        150 loader # ppid=100 sid=110
+    """)  # fmt: skip
+    assert [each.pid for each in grow(family, later).members] == [110, 120, 150]
+
+
+def test_a_pane_shows_what_it_started() -> None:
+    here = tree(f"60 -bash\n  100 {OURS}\n    110 python train.py")
+    assert through_panes(here, frozenset({60})) == {110}
