@@ -6,10 +6,12 @@ import ast
 import json
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,7 +75,7 @@ class Run:
         self.file.write_text(json.dumps(self.spec))
         words = [*before, sys.executable, "-I", str(SCRIPT), str(self.file)]
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+            words, input="the caller's", capture_output=True, text=True, timeout=60, check=False
         )
         assert done.stderr == ""
         assert done.stdout.count("\n") == 1
@@ -241,13 +243,17 @@ def test_a_new_log_is_for_all_to_read_and_none_is_needed(run: Run) -> None:
     assert os.readlink(f"/proc/{run.pid}/fd/1") == "/dev/null"
 
 
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A directory of the other user's, where that user gets to."""
+    made = Path(tempfile.mkdtemp(prefix="fss-", dir="/tmp"))
+    os.chown(made, NOBODY, NOBODY)
+    yield made
+    shutil.rmtree(made)
+
+
 @as_root
-def test_another_users_job_stays_that_users(run: Run, tmp_path: Path) -> None:
-    outside = tmp_path / "open"
-    outside.mkdir()
-    for each in (tmp_path, *tmp_path.parents[:-2]):
-        each.chmod(each.stat().st_mode | 0o011)
-    os.chown(outside, NOBODY, NOBODY)
+def test_another_users_job_stays_that_users(run: Run, outside: Path) -> None:
     run.log = outside / "train.log"
     who = {"uid": NOBODY, "gid": NOBODY, "groups": [NOBODY, 4321]}
     run.go(argv=["sleep", "60"], cwd=str(outside), log=str(run.log), **who)
@@ -395,6 +401,7 @@ def small(tmp_path: Path) -> Iterator[tuple[list[str], Path, Path]]:
     )
     assert holder.stdout is not None
     if holder.stdout.readline() != "ready\n":
+        holder.wait()
         pytest.skip("no file system can be mounted here")
     inside = ["nsenter", "-m", "-t", str(holder.pid)]
     yield inside, place, Path(f"/proc/{holder.pid}/root{place}")
