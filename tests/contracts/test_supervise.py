@@ -265,6 +265,17 @@ def test_another_users_job_stays_that_users(run: Run, outside: Path) -> None:
     assert run.ended() == (None, "KILL")  # recorded by root, in a directory of root's
 
 
+def test_nothing_is_imported_for_a_user_who_may_not_read_it(run: Run) -> None:
+    """The interpreter may lie in a home that the trainer's user has no way into (pyenv's, say).
+    What is imported after the log is open tells of itself there."""
+    run.file.write_text(json.dumps(run.spec))
+    python = [sys.executable, "-I", "-S", "-X", "importtime", str(SCRIPT), str(run.file)]
+    done = subprocess.run(python, capture_output=True, text=True, timeout=60, check=True)
+    assert "import time:" in done.stderr
+    assert run.ended() == (0, None)
+    assert run.log.read_text() == ""
+
+
 @as_root
 def test_root_opens_no_log_for_a_user_who_may_not(run: Run) -> None:
     code, line = run.ask(argv=["sleep", "60"], cwd="/", uid=NOBODY, gid=NOBODY, groups=[])

@@ -33,6 +33,7 @@ import resource
 import signal
 import sys
 import time
+import warnings  # noqa: F401  os.execvpe's own, which the trainer's user may not be able to read
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -233,8 +234,7 @@ def _open_log(path: Optional[str], umask: int) -> None:
 
 
 def _reset_signals() -> None:
-    """Also those that Python ignores for itself: PIPE, XFSZ. KILL and STOP cannot be set, the two
-    below RTMIN are the C library's."""
+    """KILL and STOP cannot be set, and the two below RTMIN are the C library's."""
     for number in range(1, signal.NSIG):
         taken = 31 < number < int(signal.SIGRTMIN)
         if number not in (signal.SIGKILL, signal.SIGSTOP) and not taken:
