@@ -171,7 +171,9 @@ ENDED = ("stopped", "gone")
 QUIET = r"no sign of progress in \d[.\d]* s \(CPU, memory, reads and writes, context switches\)"
 STALLED = r"no progress by any measure: \d+ is in wchan futex_\w+, syscall 202; .* stood still for"
 TOOK = r"\d+ took INT \d.* s ago \(nothing is pending\) and "
-WAKES = TOOK + r"has woken \d+\.\d times a second since[,:] "
+WAKES = (
+    TOOK + r"has woken \d+\.\d times a second since(, without ending|: it may gather what it saves)"
+)
 # the very moment it is looked at it may be awake, and waits nowhere
 POLLS = WAKES + r".*\((wchan hrtimer_nanosleep|state [RS])"
 WAITS = TOOK + r"waits in C code \(wchan futex_\w+, syscall 202\); KeyboardInterrupt comes when"
