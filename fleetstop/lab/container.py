@@ -60,6 +60,13 @@ lxc.cgroup.dir.container = lxc/{vmid}
 lxc.cgroup.dir.container.inner = ns
 lxc.init.cmd = /init
 """
+# what pve-container LXC.pm:800-802 writes for `unprivileged: 1`: root inside is 100000 out here
+FIRST_ID, ID_COUNT = 100_000, 65_536
+_SHIFTED = f"""\
+lxc.idmap = u 0 {FIRST_ID} {ID_COUNT}
+lxc.idmap = g 0 {FIRST_ID} {ID_COUNT}
+"""
+_DEVICE = "lxc.mount.entry = {home}/dev/{name} dev/{name} none bind,create=file 0 0\n"
 
 
 def _default_dispositions() -> None:
@@ -113,6 +120,7 @@ class Container:
     name: str
     lxcpath: Path
     gpus: int
+    unprivileged: bool = False
 
     @property
     def home(self) -> Path:
@@ -135,6 +143,8 @@ class Container:
             shutil.copyfile(FILES / source, self.rootfs / target)
             (self.rootfs / target).chmod(mode)
         settings = _CONFIG.format(name=self.name, rootfs=self.rootfs, vmid=self.vmid)
+        if self.unprivileged:
+            settings = self._shift(settings)
         (self.home / "config").write_text(settings)
 
     def start(self) -> None:
@@ -146,7 +156,8 @@ class Container:
         done = self._lxc("lxc-start", "-d", "-l", "WARN", "-o", str(self.home / "lxc.log"))
         if done.returncode != 0:
             raise LabUnavailable(f"container {self.vmid} did not start: {self._last_words(done)}")
-        self._make_gpus()
+        if not self.unprivileged:
+            self._make_gpus(Path(f"/proc/{self.init_pid()}/root/dev"))
 
     def init_pid(self) -> int | None:
         text = self._lxc("lxc-info", "-p", "-H").stdout.strip()
@@ -187,13 +198,29 @@ class Container:
         if stuck := cgroups.remove(self.vmid):
             raise LabUnavailable(f"control group {stuck[0]} cannot be removed")
 
-    def _make_gpus(self) -> None:
-        init = self.init_pid()
+    def _shift(self, settings: str) -> str:
+        """Give its files to the root of its own user namespace; returns the settings for that.
+
+        /usr and /etc stay this machine's: what is root's there is nobody's (65534) inside, where a
+        real container has files of its own, shifted like the rest.
+        """
+        (self.home / "dev").mkdir()
+        self._make_gpus(self.home / "dev")
+        for place in (self.rootfs, *self.rootfs.rglob("*")):
+            os.chown(place, FIRST_ID, FIRST_ID, follow_symlinks=False)
+        # sysfs mounts only where the user namespace owns its network namespace
+        settings = settings.replace("lxc.net.0.type = none", "lxc.net.0.type = empty")
+        # a node in the container's own tmpfs cannot be opened (SB_I_NODEV): bound, as pve does
+        names = [f"nvidia{index}" for index in range(self.gpus)]
+        devices = "".join(_DEVICE.format(home=self.home, name=name) for name in names)
+        return settings + _SHIFTED + devices
+
+    def _make_gpus(self, dev: Path) -> None:
         for index in range(self.gpus):
             # the link text /dev/nvidiaN is what tools read; opening it behaves like /dev/null
-            node = f"/proc/{init}/root/dev/nvidia{index}"
+            node = dev / f"nvidia{index}"
             os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-            os.chmod(node, 0o666)  # noqa: S103 as the driver makes them
+            node.chmod(0o666)  # as the driver makes them
 
     def _lxc(self, tool: str, *rest: str) -> subprocess.CompletedProcess[str]:
         return run_tool([tool, "-P", str(self.lxcpath), "-n", str(self.vmid), *rest])

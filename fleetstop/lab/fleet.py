@@ -7,7 +7,7 @@ import fcntl
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from fleetstop.lab.container import FILES, Container, run_tool
 from fleetstop.lab.launch import LOG, How, Started
 from fleetstop.lab.processes import ProcessId, is_alive
 from fleetstop.lab.records import State, write_container_configs, write_inventory
-from fleetstop.lab.requirements import missing_parts
+from fleetstop.lab.requirements import missing_maps, missing_parts
 from fleetstop.lab.sshd import Sshd
 from fleetstop.lab.systemd import reboot_with_systemd
 
@@ -63,6 +63,18 @@ def _numbered(wanted: int | Sequence[int | str], first: int) -> list[tuple[int, 
     ]
 
 
+def _shifted(
+    numbered: Sequence[tuple[int, str]], wanted: bool | Collection[int | str]
+) -> tuple[int, ...]:
+    """The IDs of those that get a user namespace of their own; each one wanted must be there."""
+    if isinstance(wanted, bool):
+        return tuple(vmid for vmid, _ in numbered) if wanted else ()
+    known = {key: vmid for vmid, name in numbered for key in (vmid, str(vmid), name)}
+    if strangers := [each for each in wanted if each not in known]:
+        raise LabUnavailable(f"unprivileged: no such containers in this lab: {strangers}")
+    return tuple(sorted({known[each] for each in wanted}))
+
+
 @dataclass
 class Lab:
     """A running practice fleet: one host (sshd on loopback, `pct`, `nvidia-smi`), containers."""
@@ -80,9 +92,14 @@ class Lab:
         gpus: int = 2,
         host: str = "lab1",
         first_vmid: int = 200,
+        unprivileged: bool | Collection[int | str] = False,
     ) -> Lab:
-        """Build and start a lab in `root`, which must be empty or absent; all of it or nothing."""
-        if missing := missing_parts():
+        """Build and start a lab in `root`, which must be empty or absent; all of it or nothing.
+
+        `unprivileged`: all containers, or those of these IDs and names, get a user namespace of
+        their own, as Proxmox makes them by default: root in there is 100000 on the host.
+        """
+        if missing := missing_parts() or (unprivileged and missing_maps()):
             raise LabUnavailable("; ".join(missing), hint="see `missing_parts()`")
         root = root.resolve()
         if root.exists() and not root.is_dir():
@@ -95,7 +112,8 @@ class Lab:
             numbered = _numbered(containers, first_vmid)
             if taken := [vmid for vmid, _ in numbered if cgroups.is_live(vmid)]:
                 raise LabUnavailable(f"containers {taken} run on this machine already")
-            lab = cls(root, State(host, gpus, tuple(numbered), 0, None))
+            shifted = _shifted(numbered, unprivileged)
+            lab = cls(root, State(host, gpus, tuple(numbered), 0, None, shifted))
             lab._build()
         return lab
 
@@ -107,7 +125,9 @@ class Lab:
 
     def __post_init__(self) -> None:
         for vmid, name in self.state.containers:
-            self.containers[vmid] = Container(vmid, name, self.root / "lxc", self.state.gpus)
+            shifted = vmid in self.state.unprivileged
+            place = self.root / "lxc"
+            self.containers[vmid] = Container(vmid, name, place, self.state.gpus, shifted)
 
     def __enter__(self) -> Lab:
         return self

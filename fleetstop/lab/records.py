@@ -25,6 +25,7 @@ class State:
     containers: tuple[tuple[int, str], ...]
     port: int
     sshd: ProcessId | None
+    unprivileged: tuple[int, ...] = ()
 
     def write(self, root: Path) -> None:
         sshd = [self.sshd.pid, self.sshd.start] if self.sshd else None
@@ -49,7 +50,8 @@ class State:
                 raise LabUnavailable(f"{root} was made by another version")
             sshd = ProcessId(*record.pop("sshd")) if record["sshd"] else record.pop("sshd")
             containers = tuple((vmid, name) for vmid, name in record.pop("containers"))
-            return cls(containers=containers, sshd=sshd, **record)
+            shifted = tuple(record.pop("unprivileged", ()))
+            return cls(containers=containers, sshd=sshd, unprivileged=shifted, **record)
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise LabUnavailable(f"{root}/state.json is not that of a practice fleet") from exc
 
@@ -94,4 +96,5 @@ def write_container_configs(root: Path, host: str, containers: Sequence[Containe
         lines = ["arch: amd64", *devices, f"hostname: {container.name}", "memory: 2048"]
         disk = f"local:{container.vmid}/vm-{container.vmid}-disk-0.raw,size=8G"
         lines += ["ostype: debian", f"rootfs: {disk}", "swap: 0"]
+        lines += ["unprivileged: 1"] if container.unprivileged else []
         (place / f"{container.vmid}.conf").write_text("\n".join(lines) + "\n")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fleetstop.lab import cgroups
+from fleetstop.lab.container import FIRST_ID, ID_COUNT
 
 _SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PACKAGES = {
@@ -27,6 +28,34 @@ def missing_parts() -> list[str]:
     if not sys.platform.startswith("linux"):
         return [f"needs Linux, this is {sys.platform}"]
     return [*_missing_programs(), *_missing_rights(), *_in_the_way()]
+
+
+def missing_maps() -> list[str]:
+    """What keeps this machine from unprivileged containers; only a lab that has some asks.
+
+    Where shadow's newuidmap is installed, LXC (conf.c, lxc_map_ids) wants root to have been given
+    the range; where it is not, root writes the map itself.
+    """
+    found = []
+    if Path("/proc/sys/user/max_user_namespaces").read_text().strip() == "0":
+        found.append("user namespaces are off: sysctl user.max_user_namespaces=10000")
+    for program, name in (("newuidmap", "subuid"), ("newgidmap", "subgid")):
+        if shutil.which(program, path=_SEARCHED) and not _is_given(Path("/etc", name)):
+            line = f"root:{FIRST_ID}:{ID_COUNT}"
+            found.append(f"root may not use its range of IDs: echo {line} >> /etc/{name}")
+    return found
+
+
+def _is_given(place: Path) -> bool:
+    """Whether a line of subuid(5) gives root all of the range."""
+    with suppress(OSError):
+        for line in place.read_text().splitlines():
+            owner, first, count, *_ = [*line.split(":"), "", ""]
+            if owner in ("root", "0") and first.isdigit() and count.isdigit():
+                start, end = int(first), int(first) + int(count)
+                if start <= FIRST_ID and FIRST_ID + ID_COUNT <= end:
+                    return True
+    return False
 
 
 def _missing_programs() -> list[str]:
