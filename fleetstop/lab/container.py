@@ -204,6 +204,12 @@ class Container:
         /usr and /etc stay this machine's: what is root's there is nobody's (65534) inside, where a
         real container has files of its own, shifted like the rest.
         """
+        if closed := [at for at in self.home.parents if not at.stat().st_mode & 0o001]:
+            raise LabUnavailable(
+                f"{closed[-1]} lets nobody through but its owner: not the root of an unprivileged"
+                " container either, whose files lie below",
+                hint=f"another place for the lab, or chmod o+x {closed[-1]}",
+            )
         (self.home / "dev").mkdir()
         self._make_gpus(self.home / "dev")
         for place in (self.rootfs, *self.rootfs.rglob("*")):

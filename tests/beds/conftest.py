@@ -18,12 +18,14 @@ from .bed import Bed
 
 @pytest.fixture(scope="module")
 def lab(bed: None, request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """As many containers as this file's tests use up."""
+    """As many containers as this file's tests use up; unprivileged where it says UNPRIVILEGED."""
     own = [item for item in request.session.items if item.nodeid.startswith(request.node.nodeid)]
     wanted = sum("box" in getattr(item, "fixturenames", ()) for item in own)
     root = Path(tempfile.mkdtemp(prefix="fsl-", dir="/tmp"))
     first = random.randrange(20_000, 900_000_000, 100)
-    fleet = Lab.up(root, max(1, wanted), gpus=4, first_vmid=first)
+    shifted = bool(getattr(request.module, "UNPRIVILEGED", False))
+    count = max(1, wanted)
+    fleet = Lab.up(root, count, gpus=4, first_vmid=first, unprivileged=shifted)
     fleet.set_gpus(release_delay_s=0.3)
     try:
         yield fleet

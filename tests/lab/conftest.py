@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,12 +35,16 @@ def new_lab() -> Iterator[Callable[..., Lab]]:
     made: list[Path] = []
 
     def make(
-        containers: int | list[int | str] = 1, *, gpus: int = 2, first_vmid: int | None = None
+        containers: int | list[int | str] = 1,
+        *,
+        gpus: int = 2,
+        first_vmid: int | None = None,
+        unprivileged: bool | Collection[int | str] = False,
     ) -> Lab:
         root = Path(tempfile.mkdtemp(prefix="fsl-", dir="/tmp"))
         made.append(root)
         first = first_vmid or random.randrange(20_000, 900_000_000, 100)
-        return Lab.up(root, containers, gpus=gpus, first_vmid=first)
+        return Lab.up(root, containers, gpus=gpus, first_vmid=first, unprivileged=unprivileged)
 
     yield make
     for root in made:

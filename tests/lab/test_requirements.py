@@ -38,3 +38,31 @@ def test_a_locked_root_cannot_log_in(
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda _self: f"root:{field}:19000:0:::\n")
     assert requirements._root_is_locked() is locked
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("root:100000:65536\n", True),
+        ("someone:100000:65536\nroot:1:65536\n", False),
+        ("0:65536:200000\n", True),
+        ("root:100000:65535\n", False),
+        ("root:100000\n\n", False),
+    ],
+)
+def test_roots_share_of_ids(tmp_path: Path, text: str, given: bool) -> None:
+    (tmp_path / "subuid").write_text(text)
+    assert requirements._is_given(tmp_path / "subuid") is given
+
+
+def test_where_shadow_hands_out_ids_root_must_have_its_share(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "newuidmap"
+    tool.touch(0o755)
+    monkeypatch.setattr(requirements, "_SEARCHED", str(tmp_path))
+    monkeypatch.setattr(requirements, "_is_given", lambda _place: False)
+    told = "root may not use its range of IDs: echo root:100000:65536 >> /etc/subuid"
+    assert requirements.missing_maps() == [told]
+    tool.unlink()
+    assert requirements.missing_maps() == []
