@@ -101,6 +101,7 @@ class Located(Event, frozen=True, tag="located"):
     gpu_total_mib: int | None
     landings: dict[str, Landing] = {}
     above: tuple[AboveRecord, ...] = ()
+    checkpoints_unseen: str | None = None
 
 
 class Looked(Event, frozen=True, tag="looked"):

@@ -8,6 +8,7 @@ import shlex
 import msgspec
 
 from fleetstop import events
+from fleetstop.actions import looks
 from fleetstop.actions.lock import IN_TIME_S, Answered
 from fleetstop.actions.telling import Scope
 from fleetstop.core.climbing.rungs import Send
@@ -23,7 +24,7 @@ _ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SHELLS_OWN = re.compile(r"[^A-Za-z0-9_./+@%:,-]")
 _LONGEST_S = 7 * 86400.0
 _NO_PROGRAM = {127: "is no command there", 126: "is there and cannot be run"}
-_LATE, _STILL_RUNS, _NO_PANE, _NOT_TOUCHABLE, _NO_TMUX = 13, 47, 46, 44, 127
+_LATE, _STILL_RUNS, _NO_PANE, _NO_TMUX = 13, 47, 46, 127
 
 
 def first_word(text: str) -> str | None:
@@ -55,7 +56,7 @@ class Asks:
         self._panes = await self._panes_of(shell, send, tree) if send.does == "keys" else ()
         if send.does == "touch":
             answer = await shell.run(Command("touchable", (send.argument,)))
-            if answer.status == _NOT_TOUCHABLE:
+            if answer.status == looks.NOT_TOUCHABLE:
                 where = harmless(send.argument, 80)
                 raise RemoteFailed(f"{where} cannot be made there: no such directory, or read-only")
         if send.does == "run" and (program := first_word(send.argument)) is not None:

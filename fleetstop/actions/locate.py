@@ -43,6 +43,7 @@ class Scene(Struct, frozen=True):
     remote_now: float | None = None
     real: str | None = None
     checkpoints_missing: bool = False
+    checkpoints_closed: bool = False
     newest: ckpt.Checkpoint | None = None
     newest_complete: bool | None = None
     newest_known: bool = False
@@ -185,6 +186,8 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
         listed = await looks.listing(shell, job.checkpoints)
         seen |= {"listing": listed.listing, "remote_now": listed.now, "real": listed.real}
         seen["checkpoints_missing"] = listed.missing
+        if scope.target.vmid is not None and scope.place.files_from_host is None:
+            seen["checkpoints_closed"] = await looks.closed(shell, job.checkpoints, listed)
         seen |= await _kept(scope, tree, listed)
     return seen
 

@@ -37,6 +37,7 @@ NOT_ENTERED = (RemoteFailed, FrameTimedOut, PrivilegeMissing)
 """How `inside()` fails where a container runs and cannot be entered. It may be unable to fork, or
 out of memory: its processes are seen and signalled from the host all the same."""
 NO_SUCH = 40
+NOT_TOUCHABLE = 44
 """Status of `list`, `log`, `pidfile` for a path that is not there."""
 
 _TORN_TRIES, _TORN_S = 2, 0.3
@@ -229,6 +230,19 @@ async def _listing(shell: Shell, directory: str, *, many: bool) -> Listed:
     real, _, rows = body.partition(b"\n\0")
     parse = parse_newest if many else parse_listing
     return Listed(parse(rows, answer.status), now, text(real))
+
+
+async def closed(shell: Shell, directory: str, listed: Listed) -> bool:
+    """Whether nothing is in the directory and the shell's user can put nothing there. Below one
+    that holds something there may be directories that others can write to."""
+    if not isinstance(listed.listing, Listing) or listed.missing or listed.listing.entries:
+        return False
+    try:
+        # the name of a file that nobody makes: it is the directory that is asked about
+        answer = await shell.run(Command("touchable", (f"{directory.rstrip('/')}/.fleetstop",)))
+    except CouldNotLook:
+        return False
+    return answer.status == NOT_TOUCHABLE
 
 
 def _seconds(text: bytes) -> float | None:

@@ -95,6 +95,10 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
         found.append(f"checkpoints: {job.checkpoints} does not exist there (yet)")
     if isinstance(scene.listing, PlainFile):
         found.append(f"checkpoints: {scene.listing.reason}: name the directory that it lies in")
+    elif isinstance(scene.listing, Unseen) and scene.not_entered is None:
+        found.append(f"checkpoints: {scene.listing.reason}: what is saved could not be seen")
+    nowhere = (saves_nowhere(scene, each) for each in scene.found.families)
+    found += [f"checkpoints: {job.checkpoints}: {each}" for each in nowhere if each is not None]
     if job.log and scene.log is None and scene.not_entered is None:
         found.append(f"log: {job.log} could not be read there")
     if job.gpus and not isinstance(scene.gpus, Unseen):
@@ -102,6 +106,22 @@ def gaps(scope: Scope, scene: Scene) -> list[str]:
         if lacking:
             found.append(f"gpus: the host has no GPU {', '.join(lacking)}")
     return found
+
+
+def saves_nowhere(scene: Scene, family: Family) -> str | None:
+    """Why nothing can be saved under `checkpoints:` (a sentence), where that is sure: it is empty
+    and closed to the root of the container, and the trainers are that root. In an unprivileged
+    container that may be a directory of the host's root; in any, a file system mounted read-only.
+    """
+    first = scene.tree.by_inner(1)
+    trainers = [scene.tree.get(each.id) for each in family.trainers]
+    if not scene.checkpoints_closed or first is None or not trainers:
+        return None
+    if any(each is None or each.uid != first.uid for each in trainers):
+        return None
+    names = ", ".join(str(each.pid) for each in family.trainers)
+    shifted = f" (host user {first.uid})" if first.uid else ""
+    return f"{names} can write nothing there: it is closed to the container's root{shifted}"
 
 
 def _blind_spots(scope: Scope, scene: Scene) -> list[str]:
@@ -248,6 +268,7 @@ def located(
         "log": log_seen(scope, scene),
         "checkpoint": checkpoint_seen(scene),
         "checkpoints_declared": bool(job and job.checkpoints),
+        "checkpoints_unseen": scene.listing.reason if isinstance(scene.listing, Unseen) else None,
         "gpus": gpus,
         "gpu_total_mib": _total(scene, gpus),
         "above": above(scene, family),

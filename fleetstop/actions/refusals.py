@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fleetstop.actions.telling import Run
+from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.kin.family import Family, Found
-from fleetstop.core.playbook import Hold
+from fleetstop.core.playbook import Hold, Playbook
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import brief
 from fleetstop.core.saves.listing import PlainFile
@@ -68,6 +69,20 @@ def checkpoints_file(target: Target, listing: object, hold: Hold | None) -> None
             f"whether it saves cannot be seen: checkpoints: {listing.reason}; nothing was sent",
             hint=f"name the directory in the inventory: checkpoints: {folder}",
         )
+
+
+def checkpoints_closed(
+    target: Target, why: str | None, consent: Consent, playbook: Playbook
+) -> None:
+    """A signal that a trainer hears makes it save and leave. Where it can be known before that
+    the save fails, the signal costs the work: that takes consent."""
+    job = target.job
+    if why is None or job is None or consent == "given" or playbook.verify.checkpoint == "none":
+        return
+    raise Refused(
+        f"what it saves now would be lost: checkpoints: {job.checkpoints}: {why}",
+        hint="let it write there (chown on the host; or is it mounted read-only?), or --force",
+    )
 
 
 def mistyped(match: Match, strangers: str) -> Refused:

@@ -27,6 +27,7 @@ from fleetstop.actions.present import (
     newest_record,
     outcome_of,
     promises,
+    saves_nowhere,
     seen,
 )
 from fleetstop.actions.reconnect import ReconnectingPlace
@@ -141,7 +142,9 @@ class _Attempt:
         refusals.ambiguous(self._scope.run, target, scene.found, families)
         family = self._family = families[0]
         refusals.untouchable(target, family, scene.tree)
-        refusals.checkpoints_file(target, scene.listing, self._wish.playbook.hold)
+        wish, nowhere = self._wish, saves_nowhere(scene, family)
+        refusals.checkpoints_file(target, scene.listing, wish.playbook.hold)
+        refusals.checkpoints_closed(target, nowhere, wish.consent, wish.playbook)
         signal = self._wish.signal or target.job.stop_signal or self._said
         signal = signal or unsaid(family, scene.tree, self._wish.playbook)
         if signal is None:

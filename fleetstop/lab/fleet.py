@@ -99,7 +99,7 @@ class Lab:
         `unprivileged`: all containers, or those of these IDs and names, get a user namespace of
         their own, as Proxmox makes them by default: root in there is 100000 on the host.
         """
-        if missing := missing_parts() or (unprivileged and missing_maps()):
+        if missing := missing_parts() or (missing_maps() if unprivileged else []):
             raise LabUnavailable("; ".join(missing), hint="see `missing_parts()`")
         root = root.resolve()
         if root.exists() and not root.is_dir():

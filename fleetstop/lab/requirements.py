@@ -53,7 +53,7 @@ def _is_given(place: Path) -> bool:
             owner, first, count, *_ = [*line.split(":"), "", ""]
             if owner in ("root", "0") and first.isdigit() and count.isdigit():
                 start, end = int(first), int(first) + int(count)
-                if start <= FIRST_ID and FIRST_ID + ID_COUNT <= end:
+                if start <= FIRST_ID and end >= FIRST_ID + ID_COUNT:
                     return True
     return False
 

@@ -73,6 +73,8 @@ def _checkpoint(found: Located) -> str:
     seen = found.checkpoint
     if seen is not None:
         return naming.saves(found, seen)
+    if found.checkpoints_unseen is not None:
+        return f"could not be seen: {redact.text(found.checkpoints_unseen)}"
     if found.checkpoints_declared:
         return "none seen yet"
     return "no directory known (job key checkpoints:), so nobody can tell whether it saves"

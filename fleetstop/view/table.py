@@ -138,6 +138,8 @@ def _log_age(found: e.Located) -> str:
 
 def _checkpoint(found: e.Located) -> str:
     seen = found.checkpoint
+    if seen is None and found.checkpoints_unseen is not None:
+        return "?"
     if seen is None:
         return "none" if found.checkpoints_declared else "-"
     age = "?" if seen.age_s is None else words.age(seen.age_s)

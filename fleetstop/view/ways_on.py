@@ -116,6 +116,8 @@ def _loss(known: Known) -> str:
     seen = found.checkpoint if found else None
     if found is None or (seen is None and not found.checkpoints_declared):
         return "loses whatever was not saved"
+    if seen is None and found.checkpoints_unseen is not None:
+        return "loses whatever was not saved: what is saved could not be seen"
     age = _age_of_whole(seen, known.since_found_s)
     if seen is None or age is None:
         return "loses everything: no complete checkpoint was seen"

@@ -10,7 +10,7 @@ from fleetstop.core.inventory import Match
 from fleetstop.core.report import exit_code_of
 from fleetstop.errors import HostUnreachable, RemoteFailed
 from tests.actions.stage import Stage, a_send, job, target, tree_of
-from tests.fakes.fake_host import FakeHost, Open, Proc, Trainer, WorldShell, a_job, whole
+from tests.fakes.fake_host import FakeHost, Hook, Open, Proc, Trainer, WorldShell, a_job, whole
 
 
 def test_a_job_that_runs_is_looked_at_twice_and_told() -> None:
@@ -70,6 +70,22 @@ def test_a_container_that_is_not_entered_shows_its_files_from_the_host_or_says_s
         else:
             assert outcome.checkpoint is None
             assert told == "log and checkpoints could not be looked at: no pids left"
+
+
+def test_checkpoints_that_cannot_be_looked_at_are_not_told_as_none() -> None:
+    """The root of an unprivileged container cannot enter what is the host's root's alone."""
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host)
+    closed: list[Hook] = [lambda _: Answer(41, b"1.0\n")]
+    stage.world.within.before("list", *closed * 4)
+    outcome = asyncio.run(status(stage.scope))
+    assert (outcome.result, outcome.verdict, outcome.checkpoint) == ("running", "busy", None)
+    assert outcome.findings == (
+        "checkpoints: /ck is not a directory that can be entered: what is saved could not be seen",
+    )
+    (told,) = stage.of(events.Located)
+    assert told.checkpoints_unseen == "/ck is not a directory that can be entered"
 
 
 def test_one_that_ignores_both_signals_is_deaf() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from fleetstop import events
 from fleetstop.actions.stop import Wish, stop
+from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Launch, Match
 from fleetstop.core.report import Outcome, exit_code_of
@@ -466,6 +467,37 @@ def test_a_file_for_the_directory_of_checkpoints_is_told_at_once() -> None:
         assert outcome.hint == "name the directory in the inventory: checkpoints: /"
         assert stage.of(events.Holding) == []
         assert (outcome.seconds or 0.0) < 5.0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("consent", ["absent", "refused", "given"])
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_trainer_that_can_save_nothing_hears_nothing_without_consent(
+    closed: bool, consent: Consent
+) -> None:
+    """Its directory is the host's root's, nobody's in the container: INT would cost the work."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        host.files.clear()
+        stage = Stage(host)
+        empty: list[Hook] = [lambda _: Answer(0, b"1.0\n/ck\n\0d\x001\x000\x001.0\0/ck/\0")]
+        stage.world.within.before("list", *empty)
+        asked: list[Hook] = [lambda _: Answer(44 if closed else 0, b"")]
+        stage.world.within.before("touchable", *asked)
+        outcome = await stage.stop(consent=consent)
+        if not closed or consent == "given":
+            assert trainer.heard[:1] == ["INT"]
+            said = any("can write nothing there" in each for each in outcome.findings)
+            assert said == closed
+            return
+        assert (outcome.result, trainer.heard, host.kills) == ("refused", [], [])
+        assert outcome.reason == (
+            "what it saves now would be lost: checkpoints: /ck: 10 can write nothing there: it is"
+            " closed to the container's root"
+        )
 
     asyncio.run(story())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +64,55 @@ def test_deaf_is_untouched_until_forced(box: Bed) -> None:
     assert ran.code == 0, ran.people
     assert ran.signals == [("TERM", [job.pid])]
     assert not lives(job)
+
+
+def test_where_it_can_save_nothing_no_signal_costs_the_work(box: Bed) -> None:
+    """The classic slip: the host's root made the directory, and inside it is nobody's."""
+    box.checkpoints.mkdir(mode=0o755)
+    job = box.start("--save-seconds", "0.2")
+    ran = box.run("status", box.name)
+    told = f"{job.pid} can write nothing there: it is closed to the container's root"
+    assert told in " ".join(ran.target["findings"])
+    for dry in ((), ("--dry-run",)):
+        ran = box.run("stop", box.name, "--graceful", *dry)
+        assert (ran.code, ran.signals) == (5, []), ran.people
+        assert told in ran.target["reason"]
+    assert lives(job)
+    os.chown(box.checkpoints, SHIFT, SHIFT)
+    ran = box.run("stop", box.name, "--graceful")
+    assert ran.code == 0, ran.people
+    assert len(box.saved()) == 1
+    assert box.signals_seen(job) == 1
+
+
+def test_with_consent_it_is_ended_there_too(box: Bed) -> None:
+    box.checkpoints.mkdir(mode=0o755)
+    job = box.start("--save-seconds", "0.2")
+    ran = box.run("stop", box.name, "--force")
+    assert ran.code == 6, ran.people
+    assert ran.target["reason"].startswith("not_saved")
+    assert "can write nothing there" in " ".join(ran.target["findings"])
+    assert not lives(job)
+
+
+def test_a_directory_of_its_own_below_one_that_is_closed_is_enough(box: Bed) -> None:
+    (box.checkpoints / "run1").mkdir(parents=True)
+    os.chown(box.checkpoints / "run1", SHIFT, SHIFT)
+    job = box.start("--save-seconds", "0.2", "--checkpoints", "/workspace/checkpoints/run1")
+    ran = box.run("stop", box.name, "--graceful")
+    assert ran.code == 0, ran.people
+    assert ran.signals == [("INT", [job.pid])]
+    assert box.saved() != []
+
+
+def test_what_is_closed_to_its_root_is_not_told_as_empty(box: Bed) -> None:
+    box.checkpoints.mkdir(mode=0o700)
+    job = box.start("--save-seconds", "0.2")
+    ran = box.run("status", box.name)
+    assert "what is saved could not be seen" in " ".join(ran.target["findings"])
+    ran = box.run("stop", box.name, "--graceful", "--dry-run")
+    assert "checkpoint  could not be seen" in ran.people
+    assert lives(job)
 
 
 def test_without_root_on_the_host_roots_shell_inside_does_it(box: Bed, tmp_path: Path) -> None:

@@ -112,9 +112,7 @@ def test_its_gpus_can_be_opened_and_are_seen_as_held(lab: Lab, shifted: int) -> 
     lab.boot(shifted)
 
 
-def test_roots_hand_reaches_in_and_none_reaches_out(
-    lab: Lab, shifted: int, until: Until
-) -> None:
+def test_roots_hand_reaches_in_and_none_reaches_out(lab: Lab, shifted: int, until: Until) -> None:
     job = lab.start(shifted, [])
     assert ids(job.host_pid) == {SHIFT}
     outside = os.getpid()
@@ -145,9 +143,7 @@ def test_with_the_hosts_proc_in_hand_it_still_may_not_signal_the_host(
     assert from_its_user_namespace(init or 0) == "may"
 
 
-def test_an_unprivileged_one_outlives_stop_boot_and_another_process(
-    lab: Lab, shifted: int
-) -> None:
+def test_an_unprivileged_one_outlives_stop_boot_and_another_process(lab: Lab, shifted: int) -> None:
     lab.stop(shifted)
     again = Lab.load(lab.root)
     assert again.state.unprivileged == (shifted,)

@@ -129,6 +129,7 @@ def running(*trees: e.Located, **changes: Any) -> list[e.AnyEvent]:
     ]
 
 
+CLOSED = "/workspace/checkpoints is not a directory that can be entered"
 STALLED = (
     "no progress by any measure: 26982 is in wchan futex_do_wait, syscall 202; CPU, memory, reads "
     "and writes, context switches stood still for 1.1 s, the log for 14 min"
@@ -150,6 +151,9 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
     "status_busy": running(s.located()),
     "status_deaf": running(s.located(**s.DEAF)),
     "status_regular": running(s.located(checkpoint=s.REGULAR)),
+    "status_checkpoints_unseen": running(
+        s.located(checkpoint=None, checkpoints_unseen=CLOSED), findings=(f"checkpoints: {CLOSED}",)
+    ),
     "status_half_done": running(s.located(checkpoint=s.HALF)),
     "status_stalled": running(
         s.located(
