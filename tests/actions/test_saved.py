@@ -261,7 +261,9 @@ def test_a_lossy_end_whose_save_is_unseen_is_a_finding() -> None:
         stage.world.within.before("list", *BAD * 2)
         outcome = await stage.stop(NOW, "given")
         assert outcome.result == "stopped"
-        assert outcome.findings[0].startswith("whether anything was saved could not be seen")
+        closed, unproved = outcome.findings[:2]
+        assert closed.endswith("what is saved could not be seen")
+        assert unproved.startswith("whether anything was saved could not be seen")
 
     asyncio.run(story())
 
