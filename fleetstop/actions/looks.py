@@ -37,8 +37,9 @@ NOT_ENTERED = (RemoteFailed, FrameTimedOut, PrivilegeMissing)
 """How `inside()` fails where a container runs and cannot be entered. It may be unable to fork, or
 out of memory: its processes are seen and signalled from the host all the same."""
 NO_SUCH = 40
-NOT_TOUCHABLE = 44
 """Status of `list`, `log`, `pidfile` for a path that is not there."""
+NOT_TOUCHABLE = 44
+"""Status of `touch` for a path whose directory cannot be written to."""
 
 _TORN_TRIES, _TORN_S = 2, 0.3
 
