@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from fleetstop import events
-from fleetstop.actions.stop import Wish, stop
+from fleetstop.actions.attempt import Wish
+from fleetstop.actions.stop import stop
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Launch, Match
 from fleetstop.core.report import Outcome, exit_code_of
