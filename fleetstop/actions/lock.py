@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
@@ -72,6 +72,10 @@ class Lock:
         self._renew_by: int | None = None
         self.claimed = False
         self.unsure = False
+        self.alive: frozenset[ProcessId] | None = None
+        """Who lived in the place when it was last looked at by who has borrowed the lock."""
+        self.before: Callable[[], Awaitable[None]] | None = None
+        """Done before anything goes out; what it raises keeps it from going out."""
 
     async def read(self) -> Ledger:
         answer = await self._shell.run(Command("ledger", (self._where,)))
@@ -165,6 +169,8 @@ class Lock:
         ledger, late = await self._heard_meanwhile(send, known)
         if late:
             return Answered(heard=late)
+        if self.before is not None:
+            await self.before()
         if not go():
             return Answered(refused="taken back")
         number = self._next

@@ -1,67 +1,21 @@
-"""Stop one target: find it, take the lock, climb the ladder, prove the end, say what became."""
+"""Stop one target, and say what became of it, whatever comes in between."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from fleetstop import events
-from fleetstop.actions import refusals, verify
-from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
-from fleetstop.actions.climb import Climb
-from fleetstop.actions.locate import Scene, families_with, locate
-from fleetstop.actions.lock import Lock, held
-from fleetstop.actions.present import (
-    above,
-    failed,
-    first_judgement,
-    gaps,
-    gpu_records,
-    gpu_strangers,
-    left_behind,
-    located,
-    newest_record,
-    outcome_of,
-    promises,
-    saves_nowhere,
-    seen,
-)
+from fleetstop.actions.asking import Desk
+from fleetstop.actions.attempt import Attempt, Wish
+from fleetstop.actions.lock import Lock
+from fleetstop.actions.present import failed
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.returned import Returned, came_back
-from fleetstop.actions.saved import checkpoint
-from fleetstop.actions.snapshots import snapshot
 from fleetstop.actions.telling import Scope
-from fleetstop.core.above.supervisors import standing_above
-from fleetstop.core.climbing.consent import Consent, Terms
-from fleetstop.core.climbing.requests import fillings
-from fleetstop.core.durations import spoken
-from fleetstop.core.kin.family import Family, standing
-from fleetstop.core.ladder import End, Ladder, begin
-from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
-from fleetstop.core.plan import plan
-from fleetstop.core.playbook import Playbook, filled_ladder
-from fleetstop.core.redact import brief
-from fleetstop.core.report import Outcome, Result, SkippedRecord
+from fleetstop.core.report import Outcome
 from fleetstop.errors import CouldNotLook, FleetstopError, LockTaken, Refused
-
-AGAIN = "run the same command again: it watches on and repeats nothing"
-
-
-class Wish(Struct, frozen=True):
-    """What was asked: the playbook, consent with its terms, and a stop signal named on the
-    command line."""
-
-    playbook: Playbook
-    consent: Consent
-    terms: Terms = Terms()
-    graceful: bool = False
-    signal: str | None = None
-    dry_run: bool = False
-    break_lock: bool = False
 
 
 async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
@@ -72,29 +26,58 @@ async def stop(scope: Scope, wish: Wish, desk: Desk | None = None) -> Outcome:
     started = scope.clock.now()
     place = ReconnectingPlace(scope.place, scope.target.host.name, scope.clock, scope.teller)
     scope = msgspec.structs.replace(scope, place=place)
-    attempt = _Attempt(scope, wish, desk or Desk())
+    lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
+    try:
+        outcome = await stopped(scope, wish, desk or Desk(), lock)
+    except Interrupted as exc:
+        _finish(scope, exc.outcome, started)
+        raise
+    finally:
+        await give_back(scope, lock)
+    return _finish(scope, outcome, started)
+
+
+class Interrupted(asyncio.CancelledError):
+    """Somebody's Ctrl-C, with what is known of the target by then."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+async def stopped(scope: Scope, wish: Wish, desk: Desk, lock: Lock) -> Outcome:
+    """A stop as a part of more: its end is told, and the lock given back, by who asked for it. A
+    lock that is held already is used as it is. Raises nothing but Interrupted."""
+    attempt = Attempt(scope, wish, desk, lock)
     limit = asyncio.timeout(scope.left())
     try:
         async with limit:
-            outcome = await attempt.run()
+            return await attempt.run()
     except TimeoutError as exc:
         if not limit.expired():
-            outcome = attempt.outcome("fault", **scope.fault(exc))
-        else:
-            outcome = attempt.gave_up()
+            return attempt.outcome("fault", **scope.fault(exc))
+        return attempt.gave_up()
     except (LockTaken, Refused, CouldNotLook) as exc:
-        outcome = attempt.outcome(**failed(exc))
-    except asyncio.CancelledError:
-        outcome = await attempt.interrupted()
-        _finish(scope, outcome, started)
-        raise
+        return attempt.outcome(**failed(exc))
+    except asyncio.CancelledError as exc:
+        raise Interrupted(await attempt.interrupted()) from exc
     except Exception as exc:
         # a bug is this target's outcome; what was sent by then must not be lost with it
-        outcome = attempt.outcome("fault", **scope.fault(exc))
+        return attempt.outcome("fault", **scope.fault(exc))
     finally:
         attempt.keep("end")
-        await attempt.let_go()
-    return _finish(scope, outcome, started)
+        lock.alive = attempt.alive()
+
+
+async def give_back(scope: Scope, lock: Lock) -> None:
+    """Also after an interruption; bounded, and never an error."""
+    try:
+        with contextlib.suppress(FleetstopError, TimeoutError):
+            async with asyncio.timeout(5.0):
+                await lock.release(lock.alive)
+    except Exception as exc:
+        # a bug here must not take the place of what became of the job
+        scope.fault(exc)
 
 
 def _finish(scope: Scope, outcome: Outcome, started: float) -> Outcome:
@@ -102,234 +85,3 @@ def _finish(scope: Scope, outcome: Outcome, started: float) -> Outcome:
     outcome = msgspec.structs.replace(outcome, seconds=seconds, cost=scope.cost())
     scope.teller.tell(events.TargetFinished, outcome=outcome)
     return outcome
-
-
-def _goodbye(family: Family, back: Returned) -> dict[str, Any]:
-    """What the trainers are by now: gone, dead and not reaped, or back under a new identity."""
-    if back.again:
-        return {"verdict": "respawned", "evidence": back.evidence}
-    if back.unreaped:
-        return {"verdict": "zombie", "evidence": back.unreaped}
-    whom = family.trainers or family.members
-    return {"verdict": "gone", "evidence": tuple(f"{kin.pid} is gone" for kin in whom)}
-
-
-class _Attempt:
-    """One attempt, with what is known so far, so that every way out can tell it."""
-
-    def __init__(self, scope: Scope, wish: Wish, desk: Desk) -> None:
-        self._scope = scope
-        self._wish = wish
-        self._desk = desk
-        self._said: str | None = None
-        self._lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
-        self._scene: Scene | None = None
-        self._family: Family | None = None
-        self._climb: Climb | None = None
-        self._gaps: tuple[str, ...] = ()
-
-    async def run(self) -> Outcome:
-        target = self._scope.target
-        scene = self._scene = await locate(
-            self._scope, gpus=self._wish.playbook.gpus_from == "nvidia-smi"
-        )
-        if not scene.running:
-            return self.outcome("not_running", reason=f"container {target.vmid} is stopped")
-        if not scene.found.families and scene.found.unclear is None:
-            return self._nothing_found(scene)
-        assert target.job is not None
-        families = families_with(scene.found, target.job.match)
-        refusals.ambiguous(self._scope.run, target, scene.found, families)
-        family = self._family = families[0]
-        refusals.untouchable(target, family, scene.tree)
-        wish, nowhere = self._wish, saves_nowhere(scene, family)
-        refusals.checkpoints_file(target, scene.listing, wish.playbook.hold)
-        refusals.checkpoints_closed(target, nowhere, wish.consent, wish.playbook)
-        signal = self._wish.signal or target.job.stop_signal or self._said
-        signal = signal or unsaid(family, scene.tree, self._wish.playbook)
-        if signal is None:
-            self._said = await signal_said(self._desk, self._scope, family, self._wish.dry_run)
-            return await self.run()  # that took its time: everything is looked at anew
-        ladder = await self._ladder(scene, family, signal)
-        self._climb = Climb(self._scope, scene, ladder, self._lock, self._desk)
-        self._scope.teller.tell(
-            events.Located,
-            **located(self._scope, scene, family, ladder, self._wish.graceful, self._wish.dry_run),
-        )
-        self.keep("found")
-        self._tell_gaps(scene, family)
-        if self._wish.dry_run:
-            return self._planned(scene, ladder)
-        end = await self._climb.run()
-        return await self._ended(scene, self._climb, end)
-
-    def _tell_gaps(self, scene: Scene, family: Family) -> None:
-        """What the inventory names and is not there, and what cannot be promised: told before
-        anything rests on it."""
-        said = (*gaps(self._scope, scene), *promises(scene, family))
-        self._gaps += tuple(self._scope.teller.finding(each) for each in said)
-
-    def _nothing_found(self, scene: Scene) -> Outcome:
-        name = self._scope.target.name
-        if scene.found.leftovers:
-            names = ", ".join(f"{p.pid} {brief(p.argv or ())}" for p in scene.found.leftovers)
-            return self.outcome(
-                "unclean",
-                reason=f"between_lives: no trainer runs, but what would start one does: {names}",
-                hint=f"look again with: {self._scope.run.typed('status', name)}",
-            )
-        strangers, job = gpu_strangers(scene), self._scope.target.job
-        if strangers and job is not None and self._scope.target.job_name is None:
-            raise refusals.mistyped(job.match, strangers)
-        reason = "nothing matches, and no launcher names it"
-        if strangers:
-            reason += f"; but {strangers} holds a GPU here: is it the job under another name?"
-        return self.outcome("not_running", reason=reason + left_behind(scene))
-
-    async def _ladder(self, scene: Scene, family: Family, signal: str) -> Ladder:
-        """Takes the lock and reads what the trainers have heard; a dry run only reads."""
-        if self._wish.dry_run:
-            ledger = await self._lock.read()
-            await self._lock.claimable()
-            other = holder(ledger)
-            if other is not None and not self._wish.break_lock:
-                raise self._lock.locked(other, ledger)
-            if other is not None:
-                self._tell_broken(other, ledger, "would break")
-        else:
-            ledger = await self._claimed()
-        job = self._scope.target.job
-        book = self._wish.playbook
-        values = fillings(scene.tree, family, self._scope.target.name)
-        return begin(
-            msgspec.structs.replace(book, ladder=filled_ladder(book.ladder, values)),
-            family,
-            stop_signal=signal,
-            consent=self._wish.consent,
-            past=heard_before(ledger, family.ids),
-            terms=terms_of(self._wish.terms, job, self._desk, self._wish.dry_run),
-            tmux=bool(job and job.match.tmux),
-            checkpoints=bool(job and job.checkpoints),
-            above=standing_above(scene.tree, family, scene.notes),
-        )
-
-    async def _claimed(self) -> Ledger:
-        if not self._wish.break_lock:
-            return await self._lock.claim()
-        ledger = await self._lock.read()
-        other = holder(ledger)
-        if other is None:
-            return await self._lock.claim()
-        self._tell_broken(other, ledger, "broke")
-        return await self._lock.break_in(other)
-
-    def _tell_broken(self, other: RunFile, ledger: Ledger, did: str) -> None:
-        text = f"{did} the lock of {held(other, ledger)}; what it sends in the next 10 s counts"
-        self._gaps += (self._scope.teller.finding(text),)
-
-    def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:
-        judged = first_judgement(self._scope, scene, ladder.family, ladder)
-        steps = plan(ladder, scene.tree, risk=scene.risk, verdict=judged.verdict)
-        self._scope.teller.tell(events.Planned, steps=steps)
-        reachable = any(step.would != "skip" for step in steps)
-        reason = None if reachable else "nothing on this ladder would be sent"
-        return self.outcome("planned", plan=steps, reason=reason)
-
-    async def _ended(self, scene: Scene, climb: Climb, end: End) -> Outcome:
-        match end.how:
-            case "gone":
-                return await self._prove(scene, climb, None)
-            case "refused":
-                return self.outcome("refused", reason=end.reason)
-            case "leftover":
-                return await self._prove(scene, climb, end.reason)
-            case _:
-                return self.outcome("still_running", reason=end.reason)
-
-    async def _prove(self, scene: Scene, climb: Climb, leftover: str | None) -> Outcome:
-        """Saved, free, and nothing came back; with a leftover nobody waits for its GPUs."""
-        within = 0.0 if leftover else self._wish.playbook.verify.within_s
-        saved = await checkpoint(self._scope, scene, climb)
-        free = await verify.gpus(self._scope, scene, climb, within)
-        # asked last: a supervisor needs its time to start the job again
-        back = await came_back(self._scope, scene, climb)
-        problems = [e for e in (leftover, back.problem, saved.problem, free.problem) if e]
-        result: Result = "unclean" if problems else "stopped"
-        ended = {} if leftover and not back.again else _goodbye(climb.family, back)
-        return self.outcome(
-            result,
-            **ended,
-            reason="; ".join(problems) or None,
-            findings=(*self._gaps, *climb.doubts, *saved.findings, *back.findings, *free.findings),
-            checkpoint=saved.record,
-            gpus=free.gpus if free.gpus is not None else (),
-        )
-
-    def outcome(self, result: Result, *, hint: str | None = None, **facts: object) -> Outcome:
-        """An outcome with everything known by now; `facts` win."""
-        return outcome_of(self._scope.target, result, hint=hint, **{**self._known(), **facts})
-
-    def _known(self) -> dict[str, object]:
-        climb, scene, family = self._climb, self._scene, self._family
-        known: dict[str, object] = {}
-        if scene is not None and family is not None:
-            judged = first_judgement(self._scope, scene, family, None)
-            known |= seen(family, judged)
-            known |= {"gpus": gpu_records(scene, family), "checkpoint": newest_record(scene)}
-            known["above"] = above(scene, family)
-        known["findings"] = self._gaps
-        if climb is not None and climb.judged is not None:
-            known |= seen(climb.family, climb.judged)
-            known |= {
-                "signals": climb.signals,
-                "skipped": tuple(SkippedRecord(s.signal, s.reason) for s in climb.ladder.skipped),
-                "findings": (*self._gaps, *climb.doubts, *climb.judged.findings),
-            }
-        return known
-
-    def gave_up(self) -> Outcome:
-        """The time that was given is over: only the watching ends; nothing more is sent."""
-        limit = f"the --timeout of {spoken(self._scope.limit_s or 0.0)} is over"
-        climb = self._climb
-        if climb is None:
-            reason = f"{limit} before the job was found; nothing was sent"
-            return self.outcome("unreachable", reason=reason, verdict="unknown", evidence=(reason,))
-        alive = standing(climb.family, climb.look.tree)
-        if any(kin.role == "trainer" for kin in alive):
-            reason = f"{limit}: no longer watched, nothing more is sent; the job may still finish"
-            return self.outcome("still_running", reason=reason, hint=AGAIN)
-        return self.outcome("unclean", reason=f"{limit} before the end was proved")
-
-    async def interrupted(self) -> Outcome:
-        """Tells what was sent and what still runs, from the last look; sends nothing."""
-        climb = self._climb
-        sent = [
-            f"{each.signal} to {', '.join(map(str, each.pids))}"
-            for each in (climb.signals if climb else ())
-        ]
-        alive = standing(climb.family, climb.look.tree) if climb else ()
-        running = tuple(kin.pid for kin in alive)
-        self._scope.teller.tell(events.Interrupted, sent=tuple(sent), running=running)
-        result: Result = "still_running" if climb else "refused"
-        said = f"interrupted; sent: {', '.join(sent) or 'nothing'}; the job may still finish"
-        return msgspec.structs.replace(self.outcome(result, reason=said), interrupted=True)
-
-    def keep(self, moment: str) -> None:
-        """The last look in full, for the history."""
-        if self._climb is not None:
-            climb = self._climb
-            snapshot(self._scope, moment, climb.family, climb.look.tree, climb.judged)
-
-    async def let_go(self) -> None:
-        """Gives the lock back, also after an interruption; bounded, and never an error."""
-        alive = None
-        if self._climb is not None:
-            processes = self._climb.look.tree.processes.values()
-            alive = frozenset(each.id for each in processes if each.alive)
-        try:
-            with contextlib.suppress(FleetstopError, TimeoutError):
-                async with asyncio.timeout(5.0):
-                    await self._lock.release(alive)
-        except Exception as exc:
-            # a bug here must not take the place of what became of the job
-            self._scope.fault(exc)

@@ -17,8 +17,9 @@ import platformdirs
 
 from fleetstop import config
 from fleetstop.actions import refusals
+from fleetstop.actions.attempt import Wish
 from fleetstop.actions.status import status
-from fleetstop.actions.stop import Wish, stop
+from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.api.consent import agreed

@@ -7,8 +7,9 @@ from typing import TypeVar
 import msgspec
 
 from fleetstop.actions.asking import Desk
+from fleetstop.actions.attempt import Wish
 from fleetstop.actions.lock import Lock
-from fleetstop.actions.stop import Wish, stop
+from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.core.climbing.consent import Consent, Terms
 from fleetstop.core.climbing.rungs import Send

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from fleetstop import events
+from fleetstop.actions.attempt import Wish
 from fleetstop.actions.fleet import Crew
 from fleetstop.actions.present import outcome_of
 from fleetstop.actions.refusals import protected
-from fleetstop.actions.stop import Wish, stop
+from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Run, Scope
 from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Host, Target

@@ -634,3 +634,28 @@ def test_no_two_runs_ever_both_signal_one_trainer(
         assert not trainer.lost
 
     asyncio.run(story())
+
+
+def test_what_cannot_be_done_before_a_signal_keeps_it_from_going_out() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host)
+        lock = Stage(host).lock()
+        await lock.claim()
+
+        async def cannot() -> None:
+            raise RemoteFailed("the activator could not be told")
+
+        lock.before = cannot
+        with pytest.raises(RemoteFailed, match="could not be told"):
+            await lock.send(a_send(trainer), tree_of(host), {})
+        assert (trainer.heard, host.sends()) == ([], [])
+
+        async def done() -> None:
+            assert trainer.heard == []
+
+        lock.before = done
+        assert (await lock.send(a_send(trainer), tree_of(host), {})).out
+        assert trainer.heard == ["INT"]
+
+    asyncio.run(story())

@@ -6,16 +6,20 @@ import msgspec
 import pytest
 
 from fleetstop import events
-from fleetstop.actions.stop import Wish, stop
+from fleetstop.actions.attempt import Wish
+from fleetstop.actions.stop import stop
 from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Launch, Match
+from fleetstop.core.process import ProcessId
 from fleetstop.core.report import Outcome, exit_code_of
 from fleetstop.errors import ContainerMissing, HostUnreachable
 from fleetstop.remote.dry_run import DryShell
-from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, playbook, target
+from tests.actions.stage import GENTLE, HARD, NOW, Stage, a_send, job, playbook, target, tree_of
 from tests.fakes.fake_host import FakeHost, Hook, Open, Proc, Trainer, a_job
 from tests.fakes.fake_place import FakePlace
+
+EMPTY = Answer(0, b"1.0\n/ck\n\0d\x001\x000\x001.0\0/ck/\0")
 
 
 def bug(_: Command) -> None:
@@ -483,7 +487,7 @@ def test_a_trainer_that_can_save_nothing_hears_nothing_without_consent(
         trainer = a_job(host)
         host.files.clear()
         stage = Stage(host)
-        empty: list[Hook] = [lambda _: Answer(0, b"1.0\n/ck\n\0d\x001\x000\x001.0\0/ck/\0")]
+        empty: list[Hook] = [lambda _: EMPTY]
         stage.world.within.before("list", *empty)
         asked: list[Hook] = [lambda _: Answer(44 if closed else 0, b"")]
         stage.world.within.before("touchable", *asked)
@@ -498,6 +502,26 @@ def test_a_trainer_that_can_save_nothing_hears_nothing_without_consent(
             "what it saves now would be lost: checkpoints: /ck: 10 can write nothing there: it is"
             " closed to the container's root"
         )
+
+    asyncio.run(story())
+
+
+def test_who_has_heard_one_is_watched_on_though_it_can_save_nothing() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, takes_s=10.0, saves=None))
+        host.files.clear()
+        before = Stage(host, "run1").lock()
+        await before.claim()
+        assert (await before.send(a_send(trainer), tree_of(host), {})).out
+        await before.release(frozenset({ProcessId(trainer.pid, trainer.start)}))
+        stage = Stage(host, "run2")
+        stage.world.within.before("list", lambda _: EMPTY)
+        stage.world.within.before("touchable", lambda _: Answer(44, b""))
+        outcome = await stage.stop(consent="refused")
+        assert outcome.result != "refused"
+        assert stage.of(events.WatchedOn)
+        assert trainer.heard == ["INT"]
 
     asyncio.run(story())
 

@@ -1,0 +1,1 @@
+"""What is started anew, as whom and how, and whether that arrived; starts nothing itself."""
