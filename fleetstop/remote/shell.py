@@ -87,7 +87,7 @@ class FramedShell:
 
     async def boot(self, deadline_s: float) -> dict[str, str]:
         """Sends the boot script; returns what `hello` says. Noise before it is dropped."""
-        self._write(boot_script() + f"\n{_END}\n".encode())
+        await self._write(boot_script() + f"\n{_END}\n".encode())
         answer = await self.run(Command("hello", deadline_s=deadline_s))
         _, found, fields = answer.data.rpartition(b"\nready\n")
         if not found:
@@ -122,24 +122,18 @@ class FramedShell:
         nonce = secrets.token_hex(12).encode()
         words = [nonce, command.verb.encode(), *(encode(word) for word in command.words)]
         self._unread = nonce
-        self._write(b" ".join(words) + b"\n")
-        try:
-            await self._channel.drain()
-        except ConnectionLost as exc:
-            raise self._ended(exc) from exc
+        await self._write(b" ".join(words) + b"\n")
         data, status = await self._until(nonce)
         self._unread = None
         return Answer(status=status, data=data)
 
-    def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes) -> None:
         try:
             self._channel.write(data)
+            await self._channel.drain()
         except ConnectionLost as exc:
-            raise self._ended(exc) from exc
-
-    def _ended(self, exc: ConnectionLost) -> ConnectionLost:
-        """The far end may be over before it is spoken to: what it said then is the reason."""
-        return exc if self._channel.exit_status is None else self._last_words()
+            # the far end may be over before it is spoken to: what it said then is the reason
+            raise exc if self._channel.exit_status is None else await self._last_words() from exc
 
     async def _until(self, nonce: bytes) -> tuple[bytes, int]:
         """Reads to the end line of this frame: newline, nonce, blank, status, newline."""
@@ -161,16 +155,16 @@ class FramedShell:
     async def _more(self) -> None:
         chunk = await self._channel.read()
         if not chunk:
-            with contextlib.suppress(TimeoutError):
-                # its status and last words may arrive after the end of its output
-                await asyncio.wait_for(self._channel.wait_closed(), 1.0)
-            raise self._last_words()
+            raise await self._last_words()
         self._buffer += chunk
         if len(self._buffer) > _LIMIT:
             told = self._give_up(f"an answer of more than {_LIMIT >> 20} MiB; given up")
             raise RemoteFailed(str(told))
 
-    def _last_words(self) -> ShellEnded:
+    async def _last_words(self) -> ShellEnded:
+        """Its status may arrive after the end of its output, and what it said after its status."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._channel.wait_closed(), 1.0)
         said = self._channel.stderr[-400:].decode("utf-8", "backslashreplace").strip()
         return ShellEnded(self._name, self._channel.exit_status, said, bytes(self._buffer[-400:]))
 

@@ -31,6 +31,8 @@ __all__ = ["CHANNELS", "Channel", "Completed", "Connection", "Login", "Tunnels",
 
 # sshd allows 10 sessions on a connection (MaxSessions); two are left for those it still tears down
 CHANNELS = 8
+# how long a loaded sshd may take for more than those two: sessions that are over count until then
+_TEARING_DOWN_S = (0.1, 0.3, 0.6, 1.0)
 CLOSE_WITHIN_S = 2.0
 
 # what it has to say reaches people as one of our errors
@@ -61,6 +63,14 @@ class Connection:
 
     async def open(self, command: str) -> Channel:
         """Raises ConnectionLost, or RemoteFailed when sshd does not give a session."""
+        for pause in _TEARING_DOWN_S:
+            try:
+                return await self._open(command)
+            except errors.RemoteFailed:
+                await asyncio.sleep(pause)
+        return await self._open(command)
+
+    async def _open(self, command: str) -> Channel:
         await self._slots.acquire()
         channel = Channel(self.host.name, self._slots.release)
         try:

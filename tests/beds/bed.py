@@ -201,15 +201,16 @@ def with_job(box: Bed, where: Path, job: str) -> Path:
 
 def running(box: Bed, word: str) -> list[int]:
     """Host PIDs in the container whose command line holds the word."""
-    found = []
-    for pid in box.lab.host_pids(box.vmid):
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if word.encode() in words:
-            found.append(pid)
-    return found
+    whole = {pid: b"\0".join(words_of(pid)) for pid in box.lab.host_pids(box.vmid)}
+    return [pid for pid, words in whole.items() if word.encode() in words]
+
+
+def words_of(pid: int) -> list[bytes]:
+    """Its command line; none once it is gone, which it may be at any time."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def parent_of(pid: int) -> int | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives, until, with_job
+from .bed import Bed, alive, lives, until, with_job, words_of
 
 pytestmark = pytest.mark.bed
 
@@ -435,8 +435,7 @@ def _inner_pgid(pid: int) -> str:
 def _named(box: Bed, name: bytes) -> list[tuple[int, int]]:
     found = []
     for pid in sorted(box.lab.host_pids(box.vmid)):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if name in words:
+        if name in words_of(pid):
             start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
             found.append((pid, int(start)))
     return found

@@ -18,7 +18,7 @@ import pytest
 
 from fleetstop.lab.processes import command_line
 
-from .bed import Bed, Ran, running, until
+from .bed import Bed, Ran, running, until, words_of
 from .test_above import by_name, jobs, root
 
 ROOT = Path(__file__).parents[2]
@@ -172,8 +172,7 @@ class Group:
         return [
             pid
             for pid in running(self.box, f"{name}.py")
-            if command_line(pid)[0].endswith("python3")
-            and script in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3]
+            if command_line(pid)[0].endswith("python3") and script in words_of(pid)[1:3]
         ]
 
     def launcher(self, *words: str) -> int:

@@ -18,7 +18,7 @@ import pytest
 
 from fleetstop.lab import Started
 
-from .bed import Bed, Ran, Running, lives, until
+from .bed import Bed, Ran, Running, lives, until, words_of
 from .limits import more_memory, no_forks, out_of_memory
 
 pytestmark = pytest.mark.bed
@@ -233,7 +233,7 @@ def test_out_of_memory_a_signal_waits_between_two_shards(box: Bed) -> None:
 def _end_the_filler(box: Bed) -> None:
     for pid in box.lab.host_pids(box.vmid):
         with suppress(OSError):  # somebody ends just now
-            if b"/root/fill.py" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            if b"/root/fill.py" in words_of(pid):
                 os.kill(pid, signal.SIGKILL)
 
 

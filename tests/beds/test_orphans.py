@@ -19,7 +19,7 @@ import pytest
 
 from fleetstop.lab import Lab
 
-from .bed import Bed, Ran, alive, until
+from .bed import Bed, Ran, alive, running, until
 
 pytestmark = [pytest.mark.bed, pytest.mark.timeout(600)]
 
@@ -138,13 +138,7 @@ def living(target: dict[str, Any]) -> list[int]:
 
 
 def python_left(box: Bed) -> int:
-    found = 0
-    for pid in box.lab.host_pids(box.vmid):
-        try:
-            found += b"python" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-    return found
+    return len(running(box, "python"))
 
 
 def test_who_is_left_behind_is_named_and_swept_only_by_consent(fleet: Lab, tmp_path: Path) -> None:

@@ -313,12 +313,7 @@ def test_what_the_wrapper_starts_after_the_trainer_is_spared(box: Bed) -> None:
     box.start(text, how="raw", trainers=1)
     ran = box.run("stop", box.name, "--force", "--ladder", "TERM/5 KILL:tree/5", deadline=90)
     assert ran.code in (0, 6), ran.people
-    uploads = [
-        pid
-        for pid in box.lab.host_pids(box.vmid)
-        if b"upload.sh" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    assert uploads, ran.people
+    assert running(box, "upload.sh"), ran.people
 
 
 def test_a_ranks_helper_that_inherits_its_rank_is_no_trainer(box: Bed) -> None:

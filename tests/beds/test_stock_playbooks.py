@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, until, with_job
+from .bed import Bed, running, until, with_job
 
 pytestmark = pytest.mark.bed
 
@@ -81,11 +81,7 @@ def under_torchrun(box: Bed, *more: str) -> int:
     text = f"mkdir -p /tmp/ranks-29555; cd /root && exec {line} >/workspace/train.log 2>&1"
     inside(box, "bash", "-c", f"setsid sh -c '{text}' >/dev/null 2>&1 </dev/null &")
     until(lambda: len(claims(box)) == 2, 60)
-    [agent] = [
-        pid
-        for pid in box.lab.host_pids(box.vmid)
-        if b"torch.distributed.run" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    [agent] = running(box, "torch.distributed.run")
     return agent
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, alive, lives, running, until, with_job
+from .bed import Bed, alive, lives, running, until, with_job, words_of
 
 pytestmark = pytest.mark.bed
 
@@ -273,8 +273,7 @@ def _second_jobs(box: Bed) -> list[tuple[int, int]]:
     found = []
     for pid in running(box, "second.py"):
         with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-            if b"second.py" in words:
+            if b"second.py" in words_of(pid):
                 found.append((pid, int(start)))
     return found

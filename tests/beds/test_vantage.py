@@ -19,7 +19,7 @@ from fleetstop.lab import Lab
 from fleetstop.lab.login import Login, login
 from fleetstop.lab.processes import ProcessId, identify
 
-from .bed import Bed, Ran, alive, lives, until, with_job
+from .bed import Bed, Ran, alive, lives, until, with_job, words_of
 from .limits import no_forks, out_of_memory
 
 pytestmark = pytest.mark.bed
@@ -508,7 +508,6 @@ def test_a_group_of_pgid_0_is_signalled_member_by_member(box: Bed) -> None:
 def _others(box: Bed) -> list[ProcessId]:
     found = []
     for pid in box.lab.host_pids(box.vmid):
-        with suppress(OSError):
-            if b"other.py" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                found.append(identify(pid))
+        if b"other.py" in words_of(pid):
+            found.append(identify(pid))
     return [each for each in found if each is not None]
