@@ -1,0 +1,303 @@
+"""The course of one activation: waits for the old run's end, swaps, launches, watches, goes back.
+
+Loaded by activate.py, beside which it lies and which tells of the spec, the orders and the state.
+Knows how to talk with the client; how files are replaced and trainers started is not its business.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+
+if TYPE_CHECKING:
+    from fleetstop.remote.scripts import swap, trainer, wary
+else:
+    import swap  # activate.py has loaded them from beside itself
+    import trainer
+    import wary
+
+Json = Dict[str, Any]
+LOOK_S = 0.1
+LEAVE_S = 10.0  # so long what was launched may still be seen after the order `back`
+TRIES_S = 600  # so long the last state is tried to be written, once a second
+ROOM = 4096
+UNSEEN = contextlib.suppress(OSError, wary.Refused)
+
+
+class Client:
+    """What the client wants, and whether it is there. Time passes by looks, at most 1 s with each:
+    while a container is frozen its client cannot be heard."""
+
+    def __init__(self, base: "wary.Top", run: str) -> None:
+        self.base, self.run = base, wary.bytes_of(run)
+        self.word = None  # type: Optional[str]
+        self.now, self._last = 0.0, time.monotonic()
+        self._heard, self._beat = 0.0, self._mark()
+
+    def look(self, words: str) -> bool:
+        """Whether it said another one of `words`."""
+        time.sleep(LOOK_S)
+        last, self._last = self._last, time.monotonic()
+        self.now += min(self._last - last, 1.0)
+        beat, said = self._mark(), self._order()
+        if beat != self._beat:
+            self._beat, self._heard = beat, self.now
+        if said is None or said == self.word or said not in words.split():
+            return False
+        self.word, self._heard = said, self.now
+        return True
+
+    def silent_s(self) -> float:
+        return self.now - self._heard
+
+    def _order(self) -> Optional[str]:
+        with UNSEEN, open(self.base.at(b"order"), "rb") as file:
+            said = file.read(ROOM).split()
+            if len(said) == 2 and said[0] == self.run:
+                return said[1].decode("ascii", "replace")
+        return None
+
+    def _mark(self) -> Any:
+        with UNSEEN:
+            seen = os.lstat(self.base.at(b"beat"))
+            return seen.st_ino, seen.st_mtime_ns
+        return None
+
+
+class Activation:
+    """One run's way, from `waiting` to where it ends."""
+
+    def __init__(self, spec: Json) -> None:
+        own = {"pid": os.getpid(), "start": trainer.start_of(os.getpid())}
+        self.spec, self.swap = spec, swap.Swap(spec, own)
+        self.base = self.swap.base
+        self.new, self.old = map(self._trainer, ("launch", "launch_old"), self.swap.litter.launches)
+        self.client = Client(self.base, spec["run"])
+        self.state = {"schema": 1, "step": None, "files": "old"}  # type: Json
+        self.findings = []  # type: List[str]
+        self.state.update(activator=own, findings=self.findings, ended_at=None)
+        self.state.update({name: spec[name] for name in ("run", "release", "before")})
+        for name in "trainer exit signal reason at order running log_rotated confirmed_by".split():
+            self.state[name] = None
+        self.ended = None  # type: Optional[str]
+
+    def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
+        told = self.spec[name]
+        return trainer.Trainer(self.base, told, file) if told else None
+
+    def waiting(self) -> str:
+        return "waiting {pid} {start}".format(**self.state["activator"])
+
+    def go_on(self) -> None:
+        try:
+            if self.wait():
+                self.activate()
+        except Exception as error:
+            self.end(self.state["step"], reason=f"a fault: {type(error).__name__}: {error}")
+
+    def prepare(self) -> None:
+        """All or nothing, while the old run trains."""
+        other = state_of(self.base)
+        if other and not other["ended_at"] and trainer.alive(other["activator"]):
+            raise wary.Refused(f"run {other['run']} is at it: {other['step']}")
+        try:
+            self.swap.prepare()
+            for each in filter(None, (self.old, self.new)):
+                each.make_room()
+            self._write("waiting", running=self._runs())
+        except BaseException:
+            self._no_room()
+            self._try_to(self.swap.clean)
+            raise
+
+    def wait(self) -> bool:
+        """Whether all that has to be gone is gone; else it has ended, and all is as it was."""
+        alone = None  # type: Optional[float]
+        while True:
+            if self.client.look("armed go cancel"):
+                self.say("waiting", order=self.client.word)
+            word, silent = self.client.word, self.client.silent_s() >= self.spec["stale_s"]
+            if word == "cancel":
+                return self._leave("cancelled", "the client cancelled it")
+            if not silent and word != "go":
+                alone = None
+                continue
+            if word is None:
+                return self._leave("cancelled", "the client left before it sent a signal")
+            living = self._living()
+            if not living:
+                return True
+            if word == "go":
+                return self._leave("failed", f"PID {living[0]} is alive: nothing was replaced")
+            alone = self.client.now if alone is None else alone
+            if self.client.now - alone >= self.spec["patience_s"]:
+                told = f"the client left, and PID {living[0]} did not end"
+                return self._leave("cancelled", told)
+
+    def activate(self) -> None:
+        self.say("swapping", files="mixed", running=None)
+        try:
+            self.findings += self.swap.swap()
+        except (OSError, wary.Refused) as error:
+            return self.back(str(error))
+        self.say("swapped", files="new")
+        self._rotate()
+        if self.new is None:
+            return self.end("swapped")
+        self.say("launching")
+        try:
+            self.new.start()
+        except (OSError, wary.Refused) as error:
+            return self._down(str(error))
+        except trainer.Silent as error:
+            return self.end("unhealthy", reason=str(error))
+        self.say("launched", trainer=self.new.id, running=self.spec["release"])
+        return self.watch(self.new, self.client.now)
+
+    def _rotate(self) -> None:
+        """What somebody writes stays where it is: his lines would go on into the old file."""
+        log = self.spec["log"]
+        if log is None:
+            return
+        try:
+            who, unseen = trainer.writers(wary.bytes_of(log))
+            if who:
+                self.findings.append(f"{log} was not rotated: PID {who[0]} writes it")
+                return
+            rotated = wary.rotate(wary.bytes_of(log))
+        except FileNotFoundError:
+            return
+        except (OSError, wary.Refused) as error:
+            self.findings.append(f"{log} was not rotated: {error}")
+            return
+        self.state["log_rotated"] = rotated and wary.text_of(rotated)
+        if unseen and rotated:
+            told = f"{unseen} processes could not be asked whether they write {log}"
+            self.findings.append(told)
+
+    def watch(self, new: "trainer.Trainer", since: float) -> None:
+        """Until somebody has judged it, or nothing lives of it."""
+        asked = since
+        while True:
+            if self.client.look("done back"):
+                asked = self.client.now
+                self.say("launched", order=self.client.word)
+            word, left, now = self.client.word, new.left(), self.client.now
+            if self.ended is None and not new.runs():
+                self._note_end(new, left)
+            if not left:
+                told = str(self.ended)
+                return self.back(told) if word == "back" else self._down(told)
+            if word == "done":
+                return self._healthy("client")
+            if word == "back" and now - asked >= LEAVE_S:
+                told = f"PID {left[0]} is alive: the old version was not brought back"
+                return self.end("unhealthy", reason=told)
+            silent = self.client.silent_s() >= self.spec["stale_s"]
+            if silent and now - since >= self.spec["health"]["within_s"]:
+                return self._judge(new)
+
+    def _note_end(self, new: "trainer.Trainer", left: List[int]) -> None:
+        self.state["exit"], self.state["signal"], self.ended = new.end()
+        if left:
+            pids = ", ".join(map(str, left))
+            self.findings.append(f"{self.ended}, but what it started lives on: {pids}")
+            self.say("launched")
+
+    def _judge(self, new: "trainer.Trainer") -> None:
+        """In the client's stead; what lives is left running."""
+        told = "the client left before it had judged"
+        if not new.runs():
+            return self.end("unconfirmed", reason=f"{told}, and {self.ended}")
+        if not new.said(self.spec["health"]["log_matches"]):
+            return self.end("unconfirmed", reason=f"{told}, and the log does not tell of health")
+        return self._healthy("activator")
+
+    def _healthy(self, by: str) -> None:
+        try:
+            self.swap.retain(int(self.spec["keep"]))
+        except (OSError, wary.Refused) as error:
+            self.findings.append(f"old releases were not removed: {error}")
+        self.end("healthy", confirmed_by=by)
+
+    def _down(self, reason: str) -> None:
+        if self.spec["roll_back"]:
+            return self.back(reason)
+        return self.end("unhealthy", reason=reason, trainer=None, running=None)
+
+    def back(self, reason: str) -> None:
+        """Nothing of the new version lives."""
+        self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
+        try:
+            self.swap.back()
+            self.state["files"] = "old"
+            if self.old:
+                self.old.start()
+        except (OSError, wary.Refused, trainer.Silent) as error:
+            return self.end("failed", reason=f"{reason}; the old version does not run: {error}")
+        return self.end(
+            "rolled_back", trainer=self.old and self.old.id, running=self.spec["before"]
+        )
+
+    def _living(self) -> List[int]:
+        return [one["pid"] for one in self.spec["gone"] if trainer.alive(one)]
+
+    def _runs(self) -> Optional[str]:
+        return self.spec["before"] if self._living() else None
+
+    def _leave(self, step: str, reason: str) -> bool:
+        self._try_to(self.swap.clean)
+        runs = None if self.swap.made_before else self._runs()
+        self.end(step, reason=reason, running=runs)
+        return False
+
+    def end(self, step: str, **more: Any) -> None:
+        self._try_to(self.swap.litter.remove)
+        self.state["ended_at"] = _now()
+        for _ in range(TRIES_S):
+            if self.say(step, **more):
+                break
+            time.sleep(1)
+        self._no_room()
+
+    def _no_room(self) -> None:
+        with UNSEEN:
+            os.unlink(self.base.at(b"state.json.new"))
+
+    def _try_to(self, tidy: Callable[[], None]) -> None:
+        try:
+            tidy()
+        except (OSError, wary.Refused) as error:
+            self.findings.append(f"something is left lying about: {error}")
+
+    def say(self, step: str, **more: Any) -> bool:
+        """A state that cannot be told does not hold up what it tells of."""
+        try:
+            self._write(step, **more)
+        except (OSError, wary.Refused):
+            return False
+        return True
+
+    def _write(self, step: str, **more: Any) -> None:
+        """By rename, and into room that was taken before."""
+        self.state.update(step=step, at=_now(), **more)
+        new, path = self.base.at(b"state.json.new"), self.base.at(b"state.json")
+        with wary.doing("write", path):
+            wary.fill(new, json.dumps(self.state).encode("ascii") + b"\n")
+            os.rename(new, path)
+            with self.base.folder(b"") as here:
+                os.fsync(here)
+        with UNSEEN:
+            wary.fill(new, b" " * ROOM)
+
+
+def state_of(base: "wary.Top") -> Json:
+    with UNSEEN, open(base.at(b"state.json"), "rb") as file:
+        return dict(json.loads(file.read().decode()))
+    return {}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")

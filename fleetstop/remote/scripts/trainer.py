@@ -1,0 +1,239 @@
+"""Starts a trainer through supervise.py and tells what lives of it; it signals nothing.
+
+Loaded by activate.py, beside which it lies. Python 3.6 or later, standard library only.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+if TYPE_CHECKING:
+    from fleetstop.remote.scripts import wary
+else:
+    import wary  # activate.py has loaded it from beside itself
+
+Json = Dict[str, Any]
+START_S = 60.0  # so long the supervisor may take to tell of the start
+FAILED_S = 5.0  # so long after the command that should have started it has failed
+OWN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+ROOM = b" " * 4096
+UNSEEN = contextlib.suppress(OSError)
+
+
+class Silent(Exception):
+    """Whether a trainer was started is not known; its text is the sentence to report."""
+
+
+class Trainer:
+    """One start of supervise.py and what came of it. `id`: {"pid", "start", "mark"} or None."""
+
+    def __init__(self, base: "wary.Top", spec: Json, file: bytes) -> None:
+        self.base, self.file = base, file
+        self.prefix = [wary.bytes_of(word) for word in spec.get("prefix") or []]
+        self.spec = {name: value for name, value in spec.items() if name != "prefix"}
+        self.status, self.mark = wary.bytes_of(spec["status"]), str(spec["mark"])
+        self.log = wary.bytes_of(spec["log"]) if spec["log"] else None
+        self.id = None  # type: Optional[Json]
+        self._old = 0
+
+    def make_room(self) -> None:
+        """For all that is written at its start: the disk may be full by then."""
+        folder = os.path.dirname(self.status)
+        with wary.doing("write", folder):
+            os.makedirs(folder, 0o755, exist_ok=True)
+            wary.fill(self.base.at(self.file), b" " * len(self._text()), 0o600)
+            wary.fill(self.status + b".new", ROOM)
+            wary.fill(self.status + b".end", ROOM)
+
+    def _text(self) -> bytes:
+        return json.dumps(self.spec).encode("ascii")
+
+    def start(self) -> None:
+        """Refused: nothing was started. The file holds the environment's secrets for that time."""
+        file = self.base.at(self.file)
+        if self.log:
+            with UNSEEN:
+                self._old = os.stat(self.log).st_size
+        try:
+            with wary.doing("write", file):
+                wary.fill(file, self._text(), 0o600)
+            self._ask([os.fsencode(sys.executable), b"-I", self.base.at(b"supervise.py"), file])
+        finally:
+            with wary.MISSING:
+                os.unlink(file)
+
+    def _ask(self, words: List[bytes]) -> None:
+        words = self.prefix + words
+        with wary.doing("run", words[0]):
+            asked = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/",
+                stderr=subprocess.STDOUT, preexec_fn=_hear,  # noqa: PLW1509  we have one thread
+            )  # fmt: skip
+        said = _lines(asked)
+        for line in said:
+            if line.startswith("failed "):
+                raise wary.Refused(line[len("failed ") :])
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            asked.wait(1)
+        end = time.monotonic() + (FAILED_S if asked.returncode else START_S)
+        while not self._recorded():
+            if time.monotonic() > end:
+                told = f"{wary.text_of(words[0])} did not tell of a start"
+                raise (wary.Refused if asked.returncode else Silent)(": ".join([told, *said[-1:]]))
+            time.sleep(0.05)
+
+    def _recorded(self) -> bool:
+        """Whether the state file knows the trainer: nobody sees what is printed in tmux."""
+        state = self._state()
+        if state.get("failed"):
+            raise wary.Refused(str(state["failed"]))
+        if state.get("trainer"):
+            self.id = dict(state["trainer"], mark=self.mark)
+        return self.id is not None
+
+    def _state(self) -> Json:
+        with UNSEEN, open(self.status, "rb") as file:
+            state = json.loads(file.read().decode())
+            if state.get("mark") == self.mark:
+                return dict(state)
+        return {}
+
+    def runs(self) -> bool:
+        return self.id is not None and alive(self.id)
+
+    def left(self) -> List[int]:
+        """What lives of all that was started; its supervisor leaves after the last of them."""
+        known = [one for one in (self.id, self._state().get("supervisor")) if one]
+        return [one["pid"] for one in known if alive(one)] or marked(self.mark)
+
+    def end(self) -> Tuple[Optional[int], Optional[str], str]:
+        """Exit code, signal, and both as words."""
+        state = self._state()
+        if state.get("failed"):
+            return None, None, str(state["failed"])
+        if state.get("signal"):
+            return None, state["signal"], f"it was ended by {state['signal']}"
+        if state.get("exit") is not None:
+            return state["exit"], None, f"it ended with exit code {state['exit']}"
+        return None, None, "it ended, and how was not recorded"
+
+    def said(self, pattern: Optional[str]) -> bool:
+        """Whether a line that was logged since the start matches. Bars of tqdm are lines too."""
+        if pattern is None:
+            return True
+        if self.log is None:
+            return False
+        with UNSEEN:
+            file = os.open(self.log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+            with os.fdopen(file, "rb") as log:
+                log.seek(self._old)
+                lines = io.TextIOWrapper(log, "utf-8", "replace")
+                return any(re.search(pattern, line) for line in lines)
+        return False
+
+
+def _hear() -> None:
+    for each in OWN:
+        signal.signal(each, signal.SIG_DFL)
+
+
+def _lines(asked: "subprocess.Popen[bytes]") -> List[str]:
+    """What it printed, until it told of a start or closed its end; for so long as it may take."""
+    assert asked.stdout is not None
+    said, end = b"", time.monotonic() + START_S
+    with asked.stdout as pipe:
+        while not re.search(rb"^(started|failed) .*\n", said, re.MULTILINE):
+            if not select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
+                break
+            some = os.read(pipe.fileno(), 4096)
+            if not some:
+                break
+            said += some
+    return said.decode("utf-8", "replace").splitlines()
+
+
+def alive(one: Json) -> bool:
+    """That very process, {"pid", "start"}: also where it cannot be seen that it is gone."""
+    try:
+        fields = _stat(one["pid"])
+    except (FileNotFoundError, ProcessLookupError):
+        return _exists(one["pid"])  # /proc may hide what other users run
+    except OSError:
+        return True
+    remains = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+    return int(fields[19]) == one["start"] and not remains
+
+
+def start_of(pid: int) -> int:
+    """Field 22 of /proc/PID/stat."""
+    return int(_stat(pid)[19])
+
+
+def _stat(pid: int) -> List[bytes]:
+    """From the third field on."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.getsid(pid)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def marked(mark: str) -> List[int]:
+    """Who was born with this FLEETSTOP_MARK."""
+    word, found = b"FLEETSTOP_MARK=" + wary.bytes_of(mark), []
+    for pid in _pids():
+        with UNSEEN, open(f"/proc/{pid}/environ", "rb") as file:
+            if word in file.read().split(b"\0") and pid != os.getpid():
+                found.append(pid)
+    return found
+
+
+def writers(path: bytes) -> Tuple[List[int], int]:
+    """Who has it open for writing, and how many of its owner's processes could not be asked."""
+    found, unseen, name = [], 0, os.path.basename(path)
+    which = os.stat(path)
+    for pid in _pids():
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                if _writes(pid, fd, name, which):
+                    found.append(pid)
+                    break
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError:
+            with UNSEEN:
+                unseen += os.stat(f"/proc/{pid}").st_uid == which.st_uid
+    return found, unseen
+
+
+def _writes(pid: int, fd: str, name: bytes, which: os.stat_result) -> bool:
+    """The link is read first: to look at a file itself may hang, on a server that is gone."""
+    with wary.MISSING:
+        link = b"/proc/%d/fd/%s" % (pid, fd.encode())
+        if os.path.basename(os.readlink(link)) != name or not os.path.samestat(
+            os.stat(link), which
+        ):
+            return False
+        with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+            flags = re.search(rb"^flags:\s*([0-7]+)", file.read(), re.MULTILINE)
+        return flags is None or int(flags.group(1), 8) & os.O_ACCMODE != os.O_RDONLY
+    return False
+
+
+def _pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
