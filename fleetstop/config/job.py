@@ -114,6 +114,19 @@ def _launch(spot: Spot) -> Launch:
     return Launch(**read_values(spot.fields(_LAUNCH, needed=("run",)), _LAUNCH))
 
 
+def _patterns(spot: Spot) -> tuple[str, ...]:
+    from fleetstop.config.ignoring import pattern_problem
+
+    if isinstance(spot.node.value, str) and not spot.node.is_null:
+        raise spot.wrong('must be a list of patterns, like ["*.log", data/]')
+    lines = []
+    for each in spot.items():
+        lines.append(each.text())
+        if problem := pattern_problem(lines[-1]):
+            raise each.wrong(problem)
+    return tuple(lines)
+
+
 def _deploy(spot: Spot) -> Deploy:
     return Deploy(**read_values(spot.fields(_DEPLOY), _DEPLOY))
 
@@ -158,7 +171,7 @@ _LAUNCH: Table = {
     "user": TEXT,
     "resume": Reader(_words, listed(WORD_SHAPE)),
 }
-_DEPLOY: Table = {"dest": PATH}
+_DEPLOY: Table = {"dest": PATH, "ignore": Reader(_patterns, listed(TEXT_SHAPE))}
 _HEALTHCHECK: Table = {"log_matches": WORD, "within": FINITE}
 JOB_KEYS: Table = {
     "match": Reader(_match, _match_shape()),

@@ -48,7 +48,10 @@ class Launch(Struct, frozen=True):
 
 
 class Deploy(Struct, frozen=True):
+    """`ignore`: what is never sent, in the grammar of .gitignore, seen from the destination."""
+
     dest: str | None = None
+    ignore: tuple[str, ...] = ()
 
 
 class Healthcheck(Struct, frozen=True):

@@ -35,7 +35,7 @@ containers:
 groups:
   training: [ct200]
 """
-HEAVY = ("asyncio", "asyncssh", "proxmoxer", "rich", "ruamel", "msgspec", "tenacity")
+HEAVY = ("asyncio", "asyncssh", "proxmoxer", "rich", "ruamel", "msgspec", "tenacity", "pathspec")
 
 
 @pytest.fixture

@@ -230,6 +230,22 @@ BAD_INVENTORIES: list[tuple[str, str | None]] = [
         in_job("match: {script: a}\n    healthcheck: {within: forever}"),
         f"9: {JOB}.healthcheck.within: must end: 'forever' is not allowed here",
     ),
+    (
+        in_job("match: {script: a}\n    deploy: {ignore: '*.log'}"),
+        f'9: {JOB}.deploy.ignore: must be a list of patterns, like ["*.log", data/]',
+    ),
+    (
+        in_job("match: {script: a}\n    deploy: {ignore: [data/, '!']}"),
+        f"9: {JOB}.deploy.ignore[1]: '!' is no pattern of .gitignore",
+    ),
+    (
+        in_job("match: {script: a}\n    deploy: {ignore: ['#x']}"),
+        f"9: {JOB}.deploy.ignore[0]: '#x' would leave nothing out; write it as in .gitignore",
+    ),
+    (
+        in_job("match: {script: a}\n    deploy: {ignored: [a]}"),
+        f"9: {JOB}.deploy: unknown key 'ignored', did you mean 'ignore'?",
+    ),
     # groups
     (f"{PVE}groups: {{g: []}}\n", "2: groups.g: must list at least one member"),
     (f"{PVE}groups: {{g: [pve]}}\n", None),
@@ -285,6 +301,8 @@ def test_the_example_loads_and_says_what_it_shows() -> None:
     assert train.launch.env == {"DFLASH_PROFILE_INTERVAL": "60"}
     assert train.healthcheck is not None
     assert train.healthcheck.within_s == 600
+    assert train.deploy is not None
+    assert (train.deploy.dest, train.deploy.ignore) == ("/root", ("*.log", "data/"))
     assert inventory.hosts["box7"].jobs[0].match.module == "pretrain.main"
     assert inventory.groups == {"training": ("ct200", "box7:train")}
 

@@ -54,6 +54,7 @@ BEYOND_INVENTORY = {
     "a port is not written after": "addresses have a grammar of their own",
     "no host 'pve2'": "names that must exist",
     "VMID 100 on pve1 is": "two containers against each other",
+    ".gitignore": "patterns have a grammar of their own",
     "a ( that is not closed": "a regular expression's own grammar",
     "fits no container": "names that must exist",
     "no container or host": "names that must exist",

@@ -1,0 +1,131 @@
+"""What one release was: its files, how it was run, by whom and when. Holds no secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from fleetstop.core import redact
+from fleetstop.core.releases.payload import File, name_problem
+from fleetstop.core.spelling import plain
+
+SCHEMA = 1
+ID_PATTERN = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"
+_ID = re.compile(ID_PATTERN)
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class Broken(Struct, frozen=True):
+    """A file of ours that says nothing that can be relied on; `sentence` tells which and why."""
+
+    sentence: str
+
+
+class Git(Struct, frozen=True):
+    """What git said of the files sent. `dirty`: they differ from the commit; None: not seen."""
+
+    commit: str
+    dirty: bool | None = None
+
+
+class Release(Struct, frozen=True, kw_only=True):
+    """One release, as its manifest.json holds it.
+
+    `when` is ISO 8601 UTC by the clock of `who` (user@machine). `env` are the variables that are
+    no secrets, `secrets` the names of those that are; a secret in `argv` is `***`. None: not
+    known. `from_release`: the release whose files these are again, after a rollback.
+    """
+
+    id: str
+    files: tuple[File, ...]
+    dest: str
+    when: str
+    who: str
+    argv: tuple[str, ...] | None = None
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    secrets: tuple[str, ...] = ()
+    interpreter: str | None = None
+    git: Git | None = None
+    from_release: str | None = None
+    schema: int = SCHEMA
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 in hex by path below the destination."""
+        return {each.rel: each.sha256 for each in self.files}
+
+
+def release_id(at: datetime, run: str) -> str:
+    """Sorts by time: `20261130-140211-7f3a`. `at` has a zone; `run` is the run's id, in hex."""
+    return f"{at.astimezone(UTC):%Y%m%d-%H%M%S}-{run[:4]}"
+
+
+def is_release_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def encoded(release: Release) -> bytes:
+    """For a person to read too; one manifest is one file."""
+    return msgspec.json.format(msgspec.json.encode(release), indent=2) + b"\n"
+
+
+def parse_release(data: bytes, name: str) -> Release | Broken:
+    """`name` is the file's, for the sentence. Keys that a later fleetstop added are passed over."""
+    try:
+        release = msgspec.json.decode(data, type=Release)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Broken(f"{plain(name)} is no manifest of a release: {redact.text(str(error), 200)}")
+    if release.schema > SCHEMA:
+        return Broken(f"{plain(name)} was written by a newer fleetstop (schema {release.schema})")
+    if not is_release_id(release.id):
+        return Broken(f"{plain(name)} names no release: id {redact.safe(release.id, 60)!r}")
+    for file in release.files:
+        if name_problem(file.rel) or not _HASH.fullmatch(file.sha256) or file.size < 0:
+            return Broken(f"{plain(name)} lists a file that cannot be: {plain(file.rel)}")
+    return release
+
+
+# Names whose values are nobody's business, whatever they look like: HF_TOKEN, AWS_ACCESS_KEY_ID.
+_SECRET_NAME = re.compile(
+    r"(?:[A-Z0-9]+[_.\-])*"
+    r"(?:TOKEN|(?:[A-Z]+)?KEYS?|SECRETS?|(?:[A-Z]+)?PASSWORD|PASSWD|PASSPHRASE|PASS|PWD"
+    r"|CREDENTIALS?|AUTH|COOKIE|DSN|PAT)"
+    r"(?:[_.\-](?:ID|FILE|PATH|VALUE|JSON|B64|BASE64|[0-9]+))?",
+    re.IGNORECASE,
+)
+_HARMLESS = frozenset({"PWD", "OLDPWD"})
+_NAMES_A_COMMIT = re.compile(r"(?:COMMIT|SHA|HASH|REV|REVISION|UUID|ID)\d*$", re.IGNORECASE)
+_HEX_KEY = re.compile(r"[0-9a-fA-F]{32,}")
+_MIXED_KEY = re.compile(
+    r"(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9+_\-]{24,}={0,2}"
+)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Is this environment variable one whose value must not be kept?"""
+    if name in _HARMLESS:
+        return False
+    if _SECRET_NAME.fullmatch(name):
+        return True
+    pair = f"{name}={value}"
+    if redact.scrub(pair) != pair or redact.scrub(value) != value:
+        return True
+    if _HEX_KEY.fullmatch(value):
+        return _NAMES_A_COMMIT.search(name) is None
+    return _MIXED_KEY.fullmatch(value) is not None
+
+
+def told_env(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """(what may be kept with its values, the names of the secrets)."""
+    secrets = tuple(sorted(name for name, value in env.items() if is_secret(name, value)))
+    return {name: env[name] for name in sorted(env) if name not in secrets}, secrets
+
+
+def told_argv(argv: Sequence[str]) -> tuple[str, ...]:
+    """The words as they are, a secret among them masked."""
+    return redact.words(argv)
