@@ -17,6 +17,7 @@ FleetstopError                       exit 70
 │   └── RemoteFailed                          a remote answer came, and is a failure
 │       └── LockTaken                         another run has taken this one's lock over
 ├── Refused                          exit 5   nothing was sent, on purpose
+├── DeployFailed                     exit 7   new code failed its proof; the job was not touched
 └── LabUnavailable                   exit 4   the practice fleet cannot stand here
 
 An error says what and where; its `hint` says what to do next, with a command that exists.
@@ -108,6 +109,10 @@ class Refused(FleetstopError):
     def __init__(self, message: str, *, hint: str = "", evidence: tuple[str, ...] = ()) -> None:
         super().__init__(message, hint=hint)
         self.evidence = evidence
+
+
+class DeployFailed(FleetstopError):
+    exit_code = 7
 
 
 class LabUnavailable(FleetstopError):
