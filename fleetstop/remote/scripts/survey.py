@@ -12,11 +12,13 @@ Paths are bytes from here on: whatever the locale, they mean the files that were
 """
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import stat
 import sys
+import tokenize
 import warnings
 from typing import Any, Dict, List, Optional
 
@@ -163,14 +165,25 @@ def problem_of(path: bytes, rel: bytes) -> Optional[str]:
     with open(path, "rb") as stream:
         source = stream.read()
     try:
+        # `python FILE` refuses what is not in its encoding, in comments too; compile() does not
+        source.decode(tokenize.detect_encoding(io.BytesIO(source).readline)[0])
         compile(source, text(rel), "exec", dont_inherit=True)
+    except UnicodeDecodeError as error:
+        line = source[: error.start].count(b"\n") + 1
+        return "%s:%d: byte 0x%02x is not %s" % (
+            text(rel),
+            line,
+            source[error.start],
+            error.encoding,
+        )
     except SyntaxError as error:
-        line = ":%d" % error.lineno if error.lineno else ""
+        at = ":%d" % error.lineno if error.lineno else ""
         shown = (error.text or "").strip()
-        return "%s%s: %s%s" % (text(rel), line, error.msg, ": " + shown if shown else "")
+        return "%s%s: %s%s" % (text(rel), at, error.msg, ": " + shown if shown else "")
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        line = ":%d" % (source[: source.find(b"\0")].count(b"\n") + 1) if b"\0" in source else ""
-        return "%s%s: %s" % (text(rel), line, str(error) or type(error).__name__)
+        before = source.partition(b"\0")[0]
+        at = ":%d" % (before.count(b"\n") + 1) if before != source else ""
+        return "%s%s: %s" % (text(rel), at, str(error) or type(error).__name__)
     return None
 
 
