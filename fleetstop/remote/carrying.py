@@ -41,7 +41,7 @@ _ATTACHING = (
 
 def telling_words(nonce: str, words: Sequence[str]) -> list[str]:
     """The command that runs these words and tells of them."""
-    inner = [encode(word).decode("ascii") for word in words]
+    inner = [encode(word).decode("ascii") if word else "" for word in words]
     return ["sh", "-c", _TELLING, "fleetstop", nonce, *inner]
 
 

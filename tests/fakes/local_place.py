@@ -10,6 +10,7 @@ from typing import cast
 from fleetstop.core.commands import Carried, Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
+from fleetstop.errors import ConnectionLost
 from fleetstop.ports import Chunks, Progress, Shell
 from fleetstop.remote.carrying import Stream, telling_words
 from fleetstop.remote.ssh_channel import Channel
@@ -19,14 +20,21 @@ from tests.fakes.local_channel import LocalChannel, LocalShell, local_shell
 HERE = Host(name="local", ssh="local")
 
 
+class _Cut(Exception):
+    pass
+
+
 class LocalPlace(FakePlace):
-    """`streams` are the channels of all that was carried, in order."""
+    """`streams` are the channels of all that was carried, in order; `sent` counts its bytes.
+    `cut`: after so many bytes the connection is lost under a stream."""
 
     def __init__(self, shell: LocalShell, env: Mapping[str, str] | None) -> None:
         super().__init__(own_pid=shell.pid)
         self.shell = shell
         self._env = env
         self.streams: list[LocalChannel] = []
+        self.sent = 0
+        self.cut: int | None = None
 
     async def inside(self) -> Shell:
         return self.shell.framed
@@ -41,18 +49,29 @@ class LocalPlace(FakePlace):
         outside: bool = False,
     ) -> Carried:
         nonce = secrets.token_hex(8)
-        channel = await LocalChannel.start(telling_words(nonce, words), self._env)
+        env = None if outside else self._env
+        channel = await LocalChannel.start(telling_words(nonce, words), env)
         channel.remembers = False
         self.streams.append(channel)
         stream = Stream(cast(Channel, channel), HERE, None, nonce)
+
+        def counted(sent: int) -> None:
+            self.sent = sent
+            if self.cut is not None and sent >= self.cut:
+                raise _Cut
+            if progress is not None:
+                progress(sent)
+
         try:
-            return await stream.run(chunks, deadline_s, progress)
-        except BaseException:
+            return await stream.run(chunks, deadline_s, counted)
+        except BaseException as exc:
             left: list[ProcessId] = []
             stream.leave(left, left)
             for each in left:
                 words = (str(each.pid), str(each.start))
                 await self.shell.framed.run(Command("endtree", words))
+            if isinstance(exc, _Cut):
+                raise ConnectionLost("local: the connection was lost") from exc
             raise
 
 
