@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from fleetstop.core.climbing.consent import Choice, Question
-from fleetstop.core.commands import Answer, Command
+from fleetstop.core.commands import Answer, Carried, Command
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import FleetstopError
 
@@ -14,6 +14,10 @@ Confirm: TypeAlias = Callable[[Question], Awaitable[bool]]
 """Asks somebody whether this may be sent. It is cancelled when the question is withdrawn."""
 Choose: TypeAlias = Callable[[Choice], Awaitable[str | None]]
 """Asks somebody which of these signals makes the job save; None: neither, or not known."""
+
+Chunks: TypeAlias = AsyncIterator[bytes] | bytes
+Progress: TypeAlias = Callable[[int], None]
+"""Told how many bytes the far end has taken so far."""
 
 
 class Clock(Protocol):
@@ -87,6 +91,31 @@ class Place(Protocol):
     def files_from_host(self) -> str | None:
         """Why the files are read from the host and not inside, a sentence; None where they are
         not."""
+        ...
+
+    async def hands(self) -> Shell:
+        """The shell of `inside()`, and what is asked of it may change things: files are put, the
+        job is started. In a dry run it refuses that. Raises as `inside()` does."""
+        ...
+
+    async def carry(
+        self,
+        words: Sequence[str],
+        chunks: Chunks,
+        deadline_s: float,
+        progress: Progress | None = None,
+        *,
+        outside: bool = False,
+    ) -> Carried:
+        """One command with a stream for its stdin, on a channel of its own: in the container (one
+        `pct exec`), or on the host (`outside`, or without a container) with its shells' rights.
+
+        Binary-safe and of bounded memory: `chunks` is asked for more when the far end takes more.
+        Where for `deadline_s` nothing moves, or this is cancelled, the command is ended by
+        identity with all below it. It is never repeated: what was carried may be half there.
+
+        Raises FrameTimedOut, ConnectionLost, RemoteFailed, as entering does, and whatever
+        `chunks` raises; Refused in a dry run."""
         ...
 
     async def is_frozen(self) -> bool: ...

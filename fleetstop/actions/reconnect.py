@@ -7,12 +7,12 @@ out, the ledger tells.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from fleetstop import events
 from fleetstop.actions.telling import Teller
-from fleetstop.core.commands import Answer, Command
+from fleetstop.core.commands import Answer, Carried, Command
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
     ConnectionLost,
@@ -21,7 +21,7 @@ from fleetstop.errors import (
     FrameTimedOut,
     HostUnreachable,
 )
-from fleetstop.ports import Clock, Place, Shell
+from fleetstop.ports import Chunks, Clock, Place, Progress, Shell
 
 WITHIN_S = 60.0
 _FIRST_PAUSE_S = 0.5
@@ -49,6 +49,16 @@ class _Inside:
 
     async def run(self, command: Command) -> Answer:
         return await self._place.within(command)
+
+
+class _Hands:
+    """The same, and it may change things."""
+
+    def __init__(self, place: ReconnectingPlace) -> None:
+        self._place = place
+
+    async def run(self, command: Command) -> Answer:
+        return await self._place.handling(command)
 
 
 class _Files:
@@ -89,6 +99,7 @@ class ReconnectingPlace:
         self.host: Shell = _Outside(self)
         self._within: Shell = _Inside(self)
         self._reading: Shell = _Files(self)
+        self._handling: Shell = _Hands(self)
 
     @property
     def remade(self) -> bool:
@@ -134,12 +145,18 @@ class ReconnectingPlace:
         return await self._kept(lambda: self._place.host.run(command), patient=patient)
 
     async def within(self, command: Command) -> Answer:
+        return await self._asked(self._place.inside, command)
+
+    async def handling(self, command: Command) -> Answer:
+        return await self._asked(self._place.hands, command)
+
+    async def _asked(self, enter: Callable[[], Awaitable[Shell]], command: Command) -> Answer:
         if command.changes:
             # what is asked in there is no more repeated than a signal
-            return await (await self._place.inside()).run(command)
+            return await (await enter()).run(command)
 
         async def ask() -> Answer:
-            return await (await self._place.inside()).run(command)
+            return await (await enter()).run(command)
 
         return await self._kept(ask, inside=True)
 
@@ -160,6 +177,24 @@ class ReconnectingPlace:
     async def inside(self) -> Shell:
         await self._kept(self._place.inside, inside=True)
         return self._within
+
+    async def hands(self) -> Shell:
+        await self._kept(self._place.hands, inside=True)
+        return self._handling
+
+    async def carry(
+        self,
+        words: Sequence[str],
+        chunks: Chunks,
+        deadline_s: float,
+        progress: Progress | None = None,
+        *,
+        outside: bool = False,
+    ) -> Carried:
+        """Once only: what a lost stream has left behind, the caller sees to."""
+        if self._over is not None:
+            raise self._over
+        return await self._place.carry(words, chunks, deadline_s, progress, outside=outside)
 
     async def is_frozen(self) -> bool:
         return await self._kept(self._place.is_frozen)

@@ -19,3 +19,12 @@ class Answer(Struct, frozen=True):
 
     status: int
     data: bytes
+
+
+class Carried(Struct, frozen=True):
+    """How a command ended into which a stream was carried. `status` is its own, told in band;
+    `out` and `err` are the ends of what it wrote, at most `OUT_MOST` and 64 KiB."""
+
+    status: int
+    out: bytes
+    err: bytes

@@ -60,7 +60,7 @@ async def enter(
     # pct ends in exec(lxc-attach): the PID said here stays its PID (pve-container pct.pm exec)
     text = 'echo "hostpid=$$"; exec "$0" exec "$@"'
     words = ["/bin/sh", "-c", text, host.pct, str(vmid), "--", *loader_words()]
-    channel = await connection.open(_rooted(host, words))
+    channel = await connection.open(rooted(host, words))
     shell = FramedShell(channel, f"{host.name}/{vmid}")
     inside: InsideShell | None = None
     try:
@@ -106,7 +106,7 @@ async def _enter_by_sudo(
 async def pct_status(connection: Connection, host: Host, vmid: int) -> str:
     """`running` or `stopped` as pct says; raises ContainerMissing where it has no such one."""
     words = [host.pct, "status", str(vmid)]
-    done = await connection.run(_rooted(host, words), deadline_s=ENTER_S)
+    done = await connection.run(rooted(host, words), deadline_s=ENTER_S)
     text = done.out.decode("utf-8", "backslashreplace")
     found = _STATUS.search(text)
     if done.status == 0 and found:
@@ -152,7 +152,8 @@ def is_frozen(text: bytes) -> bool:
     )
 
 
-def _rooted(host: Host, words: list[str]) -> str:
+def rooted(host: Host, words: list[str]) -> str:
+    """A command line that runs these words as root, by `sudo -n` where the login is not."""
     plain = quoted(words)
     if host.sudo == "never":
         return plain

@@ -31,7 +31,7 @@ class HostShell:
 async def open_shell(connection: Connection, host: Host) -> HostShell:
     """Root's shell, as the login itself or through `sudo -n`; else the login's own, unless the
     inventory says `sudo: always`. Raises PrivilegeMissing."""
-    channel = await connection.open(_command(host))
+    channel = await connection.open(with_rights(host, loader_words()))
     shell = FramedShell(channel, host.name)
     try:
         fields = await shell.boot(BOOT_S)
@@ -58,8 +58,9 @@ def lacking(host: Host, fields: dict[str, str], said: str) -> str | None:
     return f"no root on {host.name} ({why})"
 
 
-def _command(host: Host) -> str:
-    inner = quoted(loader_words())
+def with_rights(host: Host, words: list[str]) -> str:
+    """A command line that runs these words as root where that can be had; see `open_shell`."""
+    inner = quoted(words)
     text = {"auto": _AUTO, "always": _ALWAYS, "never": "exec {inner}"}[host.sudo]
     return quoted(["/bin/sh", "-c", text.replace("{inner}", inner)])
 

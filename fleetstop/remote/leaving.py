@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import CouldNotLook
+from fleetstop.ports import Shell
 from fleetstop.remote.container import InsideShell
 from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.rootless import Rootless
@@ -42,6 +44,22 @@ async def closed_outside(shells: Iterable[HostShell]) -> list[ProcessId]:
         if each.shell.given_up:
             stuck.append(ProcessId(each.pid, each.start))
     return stuck
+
+
+@contextlib.asynccontextmanager
+async def briefly() -> AsyncIterator[None]:
+    """What is tried on leaving: for ten seconds at the most, and it may fail."""
+    with contextlib.suppress(CouldNotLook, TimeoutError):
+        async with asyncio.timeout(10.0):
+            yield
+
+
+async def end_each(shell: Shell, left: list[ProcessId]) -> None:
+    """Those who were left, one by one; whoever was ended is on the list no more."""
+    while left:
+        last = left[-1]
+        await shell.run(Command("endtree", (str(last.pid), str(last.start))))
+        left.remove(last)
 
 
 async def end_inside(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from fleetstop.core.commands import Command
+from fleetstop.core.commands import Carried, Command
 from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
@@ -16,9 +16,10 @@ from fleetstop.errors import (
     CouldNotLook,
     FrameTimedOut,
     PrivilegeMissing,
+    Refused,
 )
-from fleetstop.ports import Shell
-from fleetstop.remote import leaving
+from fleetstop.ports import Chunks, Progress, Shell
+from fleetstop.remote import carrying, leaving
 from fleetstop.remote.container import (
     CannotEnter,
     InsideShell,
@@ -183,11 +184,7 @@ class SitePlace:
 
     async def _end_those_left(self) -> None:
         """Given-up shells must not be able to signal later."""
-        while self._left:
-            last = self._left[-1]
-            words = (str(last.pid), str(last.start))
-            await self.outside.shell.run(Command("endtree", words))
-            self._left.remove(last)
+        await leaving.end_each(self._current, self._left)
 
     @property
     def ours_inside(self) -> frozenset[ProcessId]:
@@ -208,18 +205,54 @@ class SitePlace:
         async with self._entering:
             return await self._inside()
 
+    async def hands(self) -> Shell:
+        async with self._entering:
+            shell = await self._inner()
+        return DryShell(shell) if self._dry else shell
+
+    async def carry(
+        self,
+        words: Sequence[str],
+        chunks: Chunks,
+        deadline_s: float,
+        progress: Progress | None = None,
+        *,
+        outside: bool = False,
+    ) -> Carried:
+        if self._dry:
+            raise Refused("a dry run carries nothing over")
+        vmid, host = None if outside else self._vmid, self._site.host
+        if vmid is not None:
+            if await self.is_frozen():
+                raise self.frozen_error()
+            self.pct_calls += 1
+        stream = await carrying.start(self._connection, host, vmid, words, root=self.has_root)
+        try:
+            return await stream.run(chunks, deadline_s, progress)
+        except BaseException:
+            # at once where that can be; else when the connection is re-made, or on leaving
+            stream.leave(self._left, self._left_inside)
+            async with leaving.briefly():
+                await self._end_those_left()
+                if self._left_inside:
+                    await leaving.end_each(await self._rights(), self._left_inside)
+            raise
+
     async def _inside(self) -> Shell:
+        return self._only_asks(await self._inner())
+
+    async def _inner(self) -> FramedShell:
         if self._vmid is None:
-            return self._only_asks(await self._beside())
+            return await self._beside()
         if self._opened and self._is_over(self._opened[0].shell, lived=bool(self._opened[0].pid)):
             await self._end_at_once(self._opened.pop(0))
         if not self._opened:
             await self._enter(self._vmid)
         elif self._no_way is not None and not self._opened[0].pid:
             raise self._no_way  # it hung on its way in: there is no shell to be asked
-        return self._only_asks(self._opened[0].shell)
+        return self._opened[0].shell
 
-    async def _beside(self) -> Shell:
+    async def _beside(self) -> FramedShell:
         """The host's second shell: it may be lost in hanging files without losing the first."""
         old = self._second
         if old is not None and self._is_over(old.shell):
@@ -305,12 +338,10 @@ class SitePlace:
         stuck, lost = await leaving.closed_inside(self._opened)
         stuck, lost = [*self._left, *stuck], [*self._left_inside, *lost]
         if lost:
-            with contextlib.suppress(CouldNotLook, TimeoutError):
-                async with asyncio.timeout(10.0):
-                    await leaving.end_inside(self._rootless, self._rights, lost)
+            async with leaving.briefly():
+                await leaving.end_inside(self._rootless, self._rights, lost)
         outside = [each for each in (self.outside, self._second) if each is not None]
         stuck += await leaving.closed_outside(outside)
         if stuck:
-            with contextlib.suppress(CouldNotLook, TimeoutError):
-                async with asyncio.timeout(10.0):
-                    await leaving.end_outside(self._connection, self._site.host, stuck)
+            async with leaving.briefly():
+                await leaving.end_outside(self._connection, self._site.host, stuck)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fleetstop.core.commands import Carried
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
     ContainerFrozen,
@@ -10,7 +13,7 @@ from fleetstop.errors import (
     PrivilegeMissing,
     RemoteFailed,
 )
-from fleetstop.ports import Shell
+from fleetstop.ports import Chunks, Progress, Shell
 from tests.fakes.fake_shell import FakeShell
 
 
@@ -39,6 +42,8 @@ class FakePlace:
         self.ways_back: list[FleetstopError | None] = []
         self.no_way_back: FleetstopError | None = None
         self.taken_up = 0
+        self.carries: list[Carried | FleetstopError] = []
+        self.carried: list[tuple[tuple[str, ...], bytes]] = []
 
     async def again(self) -> bool:
         self.taken_up += 1
@@ -60,6 +65,34 @@ class FakePlace:
             self.pct_calls += 1
             self.ours_inside = frozenset({ProcessId(self._inside_pid, 1)})
         return self.within
+
+    async def hands(self) -> Shell:
+        return await self.inside()
+
+    async def carry(
+        self,
+        words: Sequence[str],
+        chunks: Chunks,
+        deadline_s: float,
+        progress: Progress | None = None,
+        *,
+        outside: bool = False,
+    ) -> Carried:
+        """The next of `carries`, when all that came is in `carried`."""
+        came = bytearray()
+        if isinstance(chunks, bytes):
+            came += chunks
+        else:
+            async for chunk in chunks:
+                came += chunk
+                if progress is not None:
+                    progress(len(came))
+        self.pct_calls += not outside
+        self.carried.append((tuple(words), bytes(came)))
+        reply = self.carries.pop(0) if self.carries else Carried(status=0, out=b"", err=b"")
+        if isinstance(reply, FleetstopError):
+            raise reply
+        return reply
 
     async def files(self) -> Shell:
         try:

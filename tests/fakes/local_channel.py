@@ -28,6 +28,7 @@ class LocalChannel:
         assert process.stdin is not None
         self.pid = process.pid
         self.written = bytearray()
+        self.remembers = True
         self._process = process
         self._stdin = process.stdin
         self._err = bytearray()
@@ -57,7 +58,8 @@ class LocalChannel:
         return self._process.returncode
 
     def write(self, data: bytes) -> None:
-        self.written += data
+        if self.remembers:
+            self.written += data
         if self._closed.is_set():
             raise ConnectionLost("the local command has ended")
         self._stdin.write(data)

@@ -640,13 +640,78 @@ ran() {
 }
 pidfile() { reach "$1" || return; [ -f "$at" ] || return 40; head -c 64 -- "$at"; }
 
+# files of a deploy
+
+# py INTERPRETER SCRIPT INPUT : the job's own Python runs the script, INPUT on its stdin. Where it
+# fails the end of its stderr follows what it wrote.
+py() {
+  decode "$1"; set -- "$text" "$2" "$3"
+  decode "$2"; set -- "$1" "$text" "$3"
+  decode "$3"
+  { said=$( { printf %s "$text" | "$1" -I -c "$2" 2>&1 >&4 4>&- 3<&-; echo "status $?"; } | tail -c 2048 ); } 4>&1
+  c=${said##*status }
+  case $c in 0) return ;; ''|*[!0-9]*) return 9 ;; esac
+  printf '\n%s\n' "${said%status *}"
+  return "$c"
+}
+
+# within DIR -> $text is a directory of ours and no link leads out of it: DEST/.fleetstop/JOB
+within() {
+  path "$1"
+  case $text in */.fleetstop/*/*|*/.fleetstop/|*/.|*/..) return 2 ;; */.fleetstop/*) ;; *) return 2 ;; esac
+  [ ! -L "$text" ] && [ ! -L "${text%/*}" ] || return 21
+}
+aword() { case $1 in *[!0-9A-Za-z_.-]*|.*|-*|'') return 1 ;; esac; }
+
+# put FILE MODE TEXT : by rename, so that it is never half there; never open wider than MODE
+put() { # 20: it cannot be written, 41: something else is there
+  path "$1"; f=$text; decode "${3-}"
+  case $2 in [0-7][0-7][0-7]|0[0-7][0-7][0-7]) ;; *) return 2 ;; esac
+  [ ! -d "$f" ] || return 41
+  ( t=${f%/*}/.${f##*/}.fleetstop-$$; umask 077; rm -f -- "$t"; set -C
+    { printf %s "$text" >"$t" && chmod "$2" "$t" && mv -f -- "$t" "$f"; } 2>/dev/null ||
+      { rm -f -- "$t"; exit 20; } ) || return 20
+}
+# order BASE RUN WORD : what the activator of this run reads next; beat BASE : its client lives
+order() {
+  within "$1" || return
+  aword "$2" && aword "$3" || return 2
+  b=$text; put "$1/order" 644 "$2 $3\0012" && touch -- "$b/beat" || return 20
+}
+beat() { within "$1" || return; [ -d "$text" ] && touch -- "$text/beat" || return 20; }
+
+# stage BASE RUN DIR... : the directories that files are sent into
+stage() {
+  within "$1" || return
+  aword "$2" || return 2
+  b=$text; s=$b/stage-$2; shift 2
+  [ -d "${b%/*/*}/" ] || return 40
+  [ ! -e "$s" ] && [ ! -L "$s" ] || return 41
+  (
+    umask 022; mkdir -p -- "$s/files" || exit 20
+    for d; do
+      decode "$d"; case /$text/ in */../*) exit 2 ;; esac
+      mkdir -p -- "$s/files/$text" || exit 20
+    done
+  ) 2>/dev/null
+}
+# unstage BASE RUN... : what stage made, with all that came into it; 20: some of it is still there
+unstage() {
+  within "$1" || return
+  b=$text; shift
+  for r; do aword "$r" || return 2; done
+  for r; do rm -rf -- "$b/stage-$r" 2>/dev/null; done
+  rmdir -- "$b" "${b%/*}" 2>/dev/null
+  for r; do [ ! -e "$b/stage-$r" ] || return 20; done
+}
+
 echo; echo ready
 while IFS= read -r line <&3; do
   set -f; set -- $line; set +f
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit)
+    hello|look|argv|detail|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|stage|unstage)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;

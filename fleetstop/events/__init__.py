@@ -14,11 +14,10 @@ from msgspec import Struct
 from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome, PlannedStep, Report
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing
-
-
-class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
-    at: str
-    target: str | None
+from fleetstop.events.event import Event as Event
+from fleetstop.events.staging import Proved as Proved
+from fleetstop.events.staging import Staged as Staged
+from fleetstop.events.staging import Staging as Staging
 
 
 class Started(Event, frozen=True, tag="started"):
@@ -99,7 +98,7 @@ class Located(Event, frozen=True, tag="located"):
     checkpoints_declared: bool
     gpus: tuple[GpuRecord, ...] | None
     gpu_total_mib: int | None
-    landings: dict[str, Landing] = {}
+    landings: dict[str, Landing] = {}  # noqa: RUF012 a Struct gives each its own
     above: tuple[AboveRecord, ...] = ()
     checkpoints_unseen: str | None = None
 

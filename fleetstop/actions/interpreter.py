@@ -1,0 +1,66 @@
+"""Questions to the job's own Python, and what cannot be put there told as one error.
+
+Knows the questions of survey.py; not what the answers are for.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar
+
+from fleetstop.actions.telling import Scope
+from fleetstop.core import redact
+from fleetstop.core.commands import Command
+from fleetstop.core.releases.survey import answer
+from fleetstop.core.spelling import plain
+from fleetstop.errors import DeployFailed
+
+QUIET_S = 60.0
+_READ_RATE = 10e6
+"""Bytes a second at which a slow disk is still waited for."""
+_ENDS = 20
+T = TypeVar("T")
+
+
+@cache
+def script(name: str) -> str:
+    """What is run at the far end; part of the package's data."""
+    text = resources.files("fleetstop") / "remote" / "scripts" / name
+    return text.read_text(encoding="utf-8")
+
+
+async def ask(
+    scope: Scope, interpreter: str, question: dict[str, Any], kind: type[T], size: int
+) -> T:
+    """`size`: bytes of all files it has to read. A survey only looks: it is asked in a dry run
+    too, and again over another connection."""
+    words = (interpreter, script("survey.py"), json.dumps(question))
+    deadline_s, changes = QUIET_S + size / _READ_RATE, question["ask"] == "fill"
+    command = Command("py", words, deadline_s=deadline_s, changes=changes)
+    done = await (await scope.place.hands()).run(command)
+    found = answer(done.data, kind) if done.status == 0 else None
+    if found is not None:
+        return found
+    name, said = plain(interpreter), last(done.data) or "nothing"
+    if done.status in (126, 127):
+        raise failed(f"the job's interpreter {name} could not be run: {said}")
+    told = f"{name} did not answer (`{question['ask']}`, status {done.status}): {said}"
+    raise failed(told)
+
+
+def failed(why: str, *, hint: str = "", evidence: tuple[str, ...] = ()) -> DeployFailed:
+    told = f"{why}; nothing of the job was touched"
+    return DeployFailed(told, hint=hint, evidence=evidence)
+
+
+def lines(said: bytes) -> tuple[str, ...]:
+    """The last of them, harmless and without secrets."""
+    text = said.decode("utf-8", "backslashreplace")
+    return tuple(redact.text(line) for line in text.splitlines() if line.strip())[-_ENDS:]
+
+
+def last(said: bytes) -> str:
+    found = lines(said)
+    return found[-1] if found else ""
