@@ -9,7 +9,7 @@ from typing import assert_never
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Result
 from fleetstop.events import Located
-from fleetstop.view import naming, words
+from fleetstop.view import launching, naming, words
 from fleetstop.view.layout import Line, Tone, note
 from fleetstop.view.ways_on import Known, ways_on
 
@@ -50,6 +50,8 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
         return _interrupted(outcome), "bad"
     if outcome.result == "planned" and outcome.reason:
         return f"planned{_because(outcome)}{_foreseen(outcome)}; nothing was sent.", "warn"
+    if (started := launching.sentence(outcome, known.command)) is not None:
+        return started
     match outcome.result:
         case "stopped":
             text = _stopped(outcome, known)
@@ -57,8 +59,8 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
             return text, "warn" if "NOT saved" in text else "good"
         case "not_running":
             text = f"not running{_because(outcome)}."
-        case "running":
-            text = f"running{_because(outcome)}."
+        case "running" | "redeployed" | "rolled_back" | "unhealthy" | "deploy_failed":
+            text = f"{outcome.result}{_because(outcome)}."
         case "planned":
             text = "planned; nothing was sent."
         case "still_running":
@@ -187,6 +189,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         lines.append(note("next", "free what it waits for: fleetstop explain uninterruptible"))
     if outcome.result == "unclean" and not outcome.hint:
         lines += _after_unclean(outcome, known)
+    lines += launching.below(outcome)
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):
