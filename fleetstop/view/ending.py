@@ -28,7 +28,8 @@ _TRAINING_LOG_S = 120.0
 def last_line(outcome: Outcome, known: Known) -> Line:
     """The one line that is left under `--quiet`."""
     waited = known.waits and outcome.result in _WAITED and not outcome.interrupted
-    text, tone = _waited(outcome) if waited else _sentence(outcome, known)
+    begun = launching.sentence(outcome, known.command)
+    text, tone = begun or (_waited(outcome) if waited else _sentence(outcome, known))
     text = text[:-1] if text.endswith("?.") else text
     return Line("", f"{redact.text(outcome.target)} {text}", tone)
 
@@ -50,8 +51,6 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
         return _interrupted(outcome), "bad"
     if outcome.result == "planned" and outcome.reason:
         return f"planned{_because(outcome)}{_foreseen(outcome)}; nothing was sent.", "warn"
-    if (started := launching.sentence(outcome, known.command)) is not None:
-        return started
     match outcome.result:
         case "stopped":
             text = _stopped(outcome, known)

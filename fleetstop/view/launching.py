@@ -99,6 +99,8 @@ def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
     took = "" if outcome.seconds is None else f" in {words.elapsed(outcome.seconds)}"
     why = redact.text(outcome.reason or "").rstrip(".")
     because = f": {why}" if why else ""
+    if outcome.interrupted:
+        return (f"INTERRUPTED{because}.", "bad") if outcome.release is not None else None
     match outcome.result:
         case "running" if outcome.health is not None:
             verb = _VERBS.get(command or "", "launched")

@@ -52,7 +52,8 @@ class Seen(Struct, frozen=True):
     may be a wrapper; `trainers`: found below it, itself too; `lost`: trainers of earlier looks
     that are gone, as people know them. `members`: host PIDs of all that it started and that live.
     `environs`: by host PID, None unread. `log`: its new lines, None: could not be read.
-    `gpus` None: not asked. `record`: what the supervisor wrote."""
+    `gpus` None: not asked. `record`: what the supervisor wrote. `unclear`: why its
+    trainers cannot be told apart."""
 
     age_s: float
     tree: ProcessTree
@@ -64,6 +65,7 @@ class Seen(Struct, frozen=True):
     log: tuple[str, ...] | None = ()
     gpus: GpuView | Unseen | None = None
     record: Record | None = None
+    unclear: str | None = None
 
 
 class Health(Struct, frozen=True):
@@ -135,8 +137,8 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
     if not lives and not seen.trainers:
         return _Answer("alive", False, f"it ended within {spoken(seen.age_s)}{_end(seen)}")
     if not seen.trainers:
-        return _Answer("alive", False, "no trainer is seen below what was started",
-                       expected.within_s)  # fmt: skip
+        lacks = seen.unclear or "no trainer is seen below what was started"
+        return _Answer("alive", False, lacks, expected.within_s)
     said = f"alive as {_pids(seen, seen.trainers)}"
     if expected.log_matches is None and seen.age_s < expected.within_s:
         return _Answer("alive", None, said, expected.within_s)

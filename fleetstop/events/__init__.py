@@ -9,16 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome, PlannedStep, Report
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing
-
-
-class Event(Struct, frozen=True, kw_only=True, tag_field="event"):
-    at: str
-    target: str | None
+from fleetstop.events.base import Event as Event
+from fleetstop.events.launching import (
+    Activated as Activated,
+)
+from fleetstop.events.launching import (
+    Armed as Armed,
+)
+from fleetstop.events.launching import (
+    Healthy as Healthy,
+)
+from fleetstop.events.launching import (
+    Launched as Launched,
+)
+from fleetstop.events.launching import (
+    LogSaid as LogSaid,
+)
+from fleetstop.events.launching import (
+    Proved as Proved,
+)
+from fleetstop.events.launching import (
+    RolledBack as RolledBack,
+)
+from fleetstop.events.launching import (
+    RollingBack as RollingBack,
+)
+from fleetstop.events.launching import (
+    Staged as Staged,
+)
+from fleetstop.events.launching import (
+    Unhealthy as Unhealthy,
+)
 
 
 class Started(Event, frozen=True, tag="started"):
@@ -99,7 +125,7 @@ class Located(Event, frozen=True, tag="located"):
     checkpoints_declared: bool
     gpus: tuple[GpuRecord, ...] | None
     gpu_total_mib: int | None
-    landings: dict[str, Landing] = {}
+    landings: dict[str, Landing] = field(default_factory=dict)
     above: tuple[AboveRecord, ...] = ()
 
 
@@ -235,88 +261,6 @@ class Planned(Event, frozen=True, tag="planned"):
     """A dry run's answer; nothing was sent."""
 
     steps: tuple[PlannedStep, ...]
-
-
-class Staged(Event, frozen=True, tag="staged"):
-    """New files lie in the container, whole; `same`: how many were there already, not sent."""
-
-    files: int
-    size: int
-    same: int
-    seconds: float
-
-
-class Proved(Event, frozen=True, tag="proved"):
-    """What was staged can run: `by` are the proofs, like `compiled with python3.11`."""
-
-    by: tuple[str, ...]
-    seconds: float
-
-
-class Armed(Event, frozen=True, tag="armed"):
-    """What will start the job waits in the container, and goes on without us; `pid` is its
-    number there. `roll_back`: it brings the old version back by itself."""
-
-    pid: int
-    roll_back: bool
-
-
-class Activated(Event, frozen=True, tag="activated"):
-    """The files were swapped; `release` null: there were none. `log_rotated`: where the old log
-    is now, null where it was left."""
-
-    release: str | None
-    log_rotated: str | None
-
-
-class Launched(Event, frozen=True, tag="launched"):
-    """`pid`: the container's number of what was started; `old`: the version before, again."""
-
-    pid: int
-    cmd: str
-    release: str | None
-    within_s: float
-    old: bool = False
-
-
-class LogSaid(Event, frozen=True, tag="log_said"):
-    """New lines of the job's log, verbatim but for secrets; `left_out`: how many more."""
-
-    path: str
-    lines: tuple[str, ...]
-    left_out: int = 0
-
-
-class Healthy(Event, frozen=True, tag="healthy"):
-    """`by`: what was seen of it, a sentence each; `pids`: its trainers."""
-
-    pids: tuple[int, ...]
-    by: tuple[str, ...]
-    seconds: float
-    old: bool = False
-
-
-class Unhealthy(Event, frozen=True, tag="unhealthy"):
-    """`why`: a sentence each. `log`: the last lines, redacted."""
-
-    why: tuple[str, ...]
-    log: tuple[str, ...] = ()
-    old: bool = False
-
-
-class RollingBack(Event, frozen=True, tag="rolling_back"):
-    """What was started is to end, or has, and the version before comes back."""
-
-    release: str | None
-
-
-class RolledBack(Event, frozen=True, tag="rolled_back"):
-    """The files of the version before are in place and it was started as `pid`; null: nothing
-    was, `problem` says why."""
-
-    release: str | None
-    pid: int | None
-    problem: str | None = None
 
 
 class TargetFinished(Event, frozen=True, tag="target_finished"):
