@@ -187,6 +187,16 @@ async def heads(shell: Shell, patterns: tuple[str, ...]) -> dict[str, str]:
     return {text(path): text(body) for path, _, body in records}
 
 
+async def head_of(shell: Shell, path: str) -> bytes | None:
+    """The same of one file, byte for byte: it may hold NUL, as /proc/PID/environ does."""
+    try:
+        answer = await shell.run(Command("source", (path,), deadline_s=15.0))
+    except CouldNotLook:
+        return None
+    _, found, body = answer.data.partition(b"\0" + path.encode() + b"\n")
+    return body if answer.status == 0 and found else None
+
+
 async def unit(shell: Shell, name: str, properties: str) -> str | None:
     """`systemctl show` of one unit; None without systemctl, or where it does not answer."""
     answer = await shell.run(Command("unit", (name, properties), deadline_s=20.0))

@@ -105,7 +105,7 @@ EXIT_CODES = _table(
         "0": (
             "Done as asked, and verified. Stopping what does not run is done too. For status and "
             "ls: it could look; a dry run: it is planned.",
-            "Every target's result is stopped, not_running, running or planned.",
+            "Every target's result is stopped, not_running, running, redeployed or planned.",
             "",
         ),
         "1": (
@@ -139,14 +139,17 @@ EXIT_CODES = _table(
             "fleetstop status TARGET shows what is left; the reason begins with what it is about.",
         ),
         "7": (
-            "A deploy failed its proof; the running job was not touched.",
-            "What was staged could not be compared or compiled.",
-            "The reason names the file.",
+            "A deploy failed before anything was stopped; the running job was not touched.",
+            "What was staged could not be compared, compiled or prepared in its place (a full or "
+            "read-only disk).",
+            "The reason names the file. Nothing is left of it there: correct it and run the same "
+            "command again.",
         ),
         "8": (
-            "Relaunched, but not healthy; the report says whether the old version is back.",
-            "The health check of the job.",
-            "fleetstop status TARGET",
+            "Relaunched, but not healthy; the report says which version runs now, if any.",
+            "The new trainer ended, cannot hear its stop signal, lacks its arguments or its "
+            "environment, uses none of its GPUs, or its log never matched.",
+            "The checks and the last log lines say why; then: fleetstop status TARGET",
         ),
         "70": (
             "A fault in fleetstop itself. The other targets went on.",
@@ -203,7 +206,8 @@ RESULTS = _table(
             "whatever holds a GPU.",
         ),
         "running": (
-            "It runs. After status: as seen; after wait: what was waited for has come.",
+            "It runs. After status: as seen; after wait: what was waited for has come; after a "
+            "launch or restart: its trainer was started and is healthy.",
             "Exit code 0.",
             "",
         ),
@@ -227,6 +231,28 @@ RESULTS = _table(
         ),
         "planned": ("A dry run: the plan was made, nothing was sent.", "Exit code 0.", ""),
         "fault": ("A fault in fleetstop itself.", "Exit code 70.", "fleetstop explain 70"),
+        "redeployed": (
+            "The new files run, and their trainer is healthy: alive, able to hear its stop signal, "
+            "with its arguments and environment.",
+            "Exit code 0.",
+            "",
+        ),
+        "deploy_failed": (
+            "The new files failed before anything was stopped; the running job was not touched.",
+            "Exit code 7.",
+            "fleetstop explain 7",
+        ),
+        "rolled_back": (
+            "What was started was not healthy; the version before is back, and runs.",
+            "Exit code 8.",
+            "fleetstop explain 8",
+        ),
+        "unhealthy": (
+            "What was started is not healthy, and the version before is not back. What runs now "
+            "is told.",
+            "Exit code 8.",
+            "fleetstop explain 8",
+        ),
     },
 )
 

@@ -43,6 +43,37 @@ def parse_log(data: bytes) -> LogTail | None:
     return LogTail(size=count, age_s=age, lines=lines)
 
 
+class NewPart(Struct, frozen=True):
+    """What a log has got since it was `since` bytes long. `lines` are whole ones; `upto`: how far
+    they reach, where the next part begins; `missed`: bytes that went by between two looks."""
+
+    lines: tuple[str, ...]
+    upto: int
+    missed: int = 0
+
+
+# an unfinished line longer than this is told as it stands
+_LONGEST = 4096
+
+
+def new_part(data: bytes, since: int) -> NewPart | None:
+    """The same answer of `log`. A log that is shorter now was begun anew: all of it is new."""
+    tail = parse_log(data)
+    if tail is None:
+        return None
+    raw = data.split(b"\n", 2)[2]
+    since = since if tail.size >= since else 0
+    begins = tail.size - len(raw)
+    fresh = raw[max(0, since - begins) :]
+    missed = max(0, begins - since)
+    whole, newline, rest = fresh.rpartition(b"\n")
+    if len(rest) > _LONGEST:
+        whole, newline, rest = fresh, b"", b""
+    text = whole.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    lines = tuple(line.split("\r")[-1] for line in text.split("\n")) if whole or newline else ()
+    return NewPart(lines=lines, upto=tail.size - len(rest), missed=missed)
+
+
 def shape(line: str) -> str:
     """A line with its numbers taken out: `step # loss #`."""
     return _DIGITS.sub("#", line.strip())

@@ -20,6 +20,10 @@ Result = Literal[
     "unclean",
     "planned",
     "fault",
+    "redeployed",
+    "deploy_failed",
+    "rolled_back",
+    "unhealthy",
 ]
 Role = Literal["trainer", "worker", "wrapper", "launcher", "supervisor", "other"]
 
@@ -111,6 +115,40 @@ class Stack(Struct, frozen=True):
     problem: str | None = None
 
 
+class ReleaseRecord(Struct, frozen=True):
+    """Which files run. `id`: what was to run; `before`: what ran until then; `running`: what runs
+    now, as the activator in the container wrote it. Null: none is known, or nothing runs."""
+
+    id: str | None
+    before: str | None
+    running: str | None
+
+
+class HealthCheck(Struct, frozen=True):
+    """One question put to what was started, and its answer.
+
+    `check`: alive, hears (its stop signal), arguments, environment, log (the pattern), gpu.
+    `ok` null: it could not be seen. `said`: a sentence.
+    """
+
+    check: str
+    ok: bool | None
+    said: str
+
+
+class HealthRecord(Struct, frozen=True):
+    """How the trainer that was started did. `state` unknown: the watching ended before it was
+    known, or it could not be seen. `release`: whose trainer. `exit`, `signal`: its exact end,
+    where it was recorded; `log`: the last lines it wrote before it was given up, redacted."""
+
+    state: Literal["healthy", "unhealthy", "unknown"]
+    release: str | None
+    checks: tuple[HealthCheck, ...]
+    exit: int | None = None
+    signal: str | None = None
+    log: tuple[str, ...] = ()
+
+
 class Cost(Struct, frozen=True):
     """What the operation took on the remote side, for the speed budget."""
 
@@ -119,7 +157,12 @@ class Cost(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """One target's end. Every key is always present in JSON; null means unknown."""
+    """One target's end. Every key is always present in JSON; null means unknown.
+
+    A launch or restart whose trainer is healthy is `running`, which is what status calls it too;
+    a redeploy is `redeployed`. `release` and `health` are null where nothing was started;
+    `health` may hold two: what was started, and then the old version, back again.
+    """
 
     target: str
     host: str | None
@@ -143,6 +186,8 @@ class Outcome(Struct, frozen=True):
     interrupted: bool = False
     hint: str | None = None
     seconds: float | None = None
+    release: ReleaseRecord | None = None
+    health: tuple[HealthRecord, ...] | None = None
 
 
 class Report(Struct, frozen=True, tag_field="event", tag="report"):
@@ -163,6 +208,10 @@ _CODES: dict[str, int] = {
     "unreachable": 4,
     "refused": 5,
     "unclean": 6,
+    "redeployed": 0,
+    "deploy_failed": 7,
+    "rolled_back": 8,
+    "unhealthy": 8,
     "fault": 70,
 }
 # Several targets: the first of these that occurred wins.

@@ -9,12 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome, PlannedStep, Report
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing
-from fleetstop.events.event import Event as Event
+from fleetstop.events.base import Event as Event
+from fleetstop.events.kept import BlackBox as BlackBox
+from fleetstop.events.kept import Boxed as Boxed
+from fleetstop.events.kept import Opened as Opened
+from fleetstop.events.kept import SeenProcess as SeenProcess
+from fleetstop.events.kept import Snapshot as Snapshot
+from fleetstop.events.kept import Untold as Untold
+from fleetstop.events.launching import (
+    Activated as Activated,
+)
+from fleetstop.events.launching import (
+    Armed as Armed,
+)
+from fleetstop.events.launching import (
+    Healthy as Healthy,
+)
+from fleetstop.events.launching import (
+    Launched as Launched,
+)
+from fleetstop.events.launching import (
+    LogSaid as LogSaid,
+)
+from fleetstop.events.launching import (
+    RolledBack as RolledBack,
+)
+from fleetstop.events.launching import (
+    RollingBack as RollingBack,
+)
+from fleetstop.events.launching import (
+    Unhealthy as Unhealthy,
+)
 from fleetstop.events.staging import Proved as Proved
 from fleetstop.events.staging import Staged as Staged
 from fleetstop.events.staging import Staging as Staging
@@ -98,7 +128,7 @@ class Located(Event, frozen=True, tag="located"):
     checkpoints_declared: bool
     gpus: tuple[GpuRecord, ...] | None
     gpu_total_mib: int | None
-    landings: dict[str, Landing] = {}  # noqa: RUF012 a Struct gives each its own
+    landings: dict[str, Landing] = field(default_factory=dict)
     above: tuple[AboveRecord, ...] = ()
     checkpoints_unseen: str | None = None
 
@@ -260,73 +290,6 @@ class Waiting(Event, frozen=True, tag="waiting"):
 
     what: Literal["gone", "checkpoint", "gpu-free", "healthy"]
     limit_s: float | None
-
-
-class Untold(Event, frozen=True):
-    """A fact in full length, for the history only: no screen shows it, `--events` has it not."""
-
-
-class SeenProcess(Struct, frozen=True):
-    """One member of the family at one look. Masks are hexadecimal as /proc prints them, null
-    unseen; `blocked` is the AND over all threads. `state` null: it was gone by then."""
-
-    pid: int
-    host_pid: int
-    start: int
-    role: str
-    cmd: str
-    verdict: str | None
-    state: str | None = None
-    ppid: int | None = None
-    threads: int | None = None
-    rss_kib: int | None = None
-    tracer: int | None = None
-    pending: str | None = None
-    blocked: str | None = None
-    ignored: str | None = None
-    caught: str | None = None
-
-
-class Snapshot(Untold, frozen=True, tag="snapshot"):
-    """A turning point. `moment`: found, before INT, end."""
-
-    moment: str
-    verdict: str | None
-    evidence: tuple[str, ...]
-    processes: tuple[SeenProcess, ...]
-
-
-class Opened(Struct, frozen=True):
-    """A file a process has open; `flags` octal as open(2) took them, `pos` in bytes."""
-
-    fd: int
-    path: str
-    flags: str | None
-    pos: int | None
-
-
-class Boxed(Struct, frozen=True):
-    """What is kept of one process before it may die. `wchan`: where it sleeps in the kernel,
-    null unseen; `files` null unseen."""
-
-    process: SeenProcess
-    wchan: str | None
-    files: tuple[Opened, ...] | None
-    stack: tuple[str, ...] = ()
-
-
-class BlackBox(Untold, frozen=True, tag="black_box"):
-    """All that could be had of the job before the first signal that may lose work.
-
-    `log` and `nvidia_smi`: lines, null where they could not be had; `missing`: why not.
-    """
-
-    before: str
-    processes: tuple[Boxed, ...]
-    log: tuple[str, ...] | None
-    nvidia_smi: tuple[str, ...] | None
-    seconds: float
-    missing: tuple[str, ...] = ()
 
 
 AnyEvent: TypeAlias = Event | Report

@@ -9,7 +9,7 @@ from typing import assert_never
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Result
 from fleetstop.events import Located
-from fleetstop.view import naming, words
+from fleetstop.view import launching, naming, words
 from fleetstop.view.layout import Line, Tone, note
 from fleetstop.view.ways_on import Known, ways_on
 
@@ -28,7 +28,8 @@ _TRAINING_LOG_S = 120.0
 def last_line(outcome: Outcome, known: Known) -> Line:
     """The one line that is left under `--quiet`."""
     waited = known.waits and outcome.result in _WAITED and not outcome.interrupted
-    text, tone = _waited(outcome) if waited else _sentence(outcome, known)
+    begun = launching.sentence(outcome, known.command)
+    text, tone = begun or (_waited(outcome) if waited else _sentence(outcome, known))
     text = text[:-1] if text.endswith("?.") else text
     return Line("", f"{redact.text(outcome.target)} {text}", tone)
 
@@ -57,8 +58,8 @@ def _sentence(outcome: Outcome, known: Known) -> tuple[str, Tone]:
             return text, "warn" if "NOT saved" in text else "good"
         case "not_running":
             text = f"not running{_because(outcome)}."
-        case "running":
-            text = f"running{_because(outcome)}."
+        case "running" | "redeployed" | "rolled_back" | "unhealthy" | "deploy_failed":
+            text = f"{outcome.result}{_because(outcome)}."
         case "planned":
             text = "planned; nothing was sent."
         case "still_running":
@@ -187,6 +188,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         lines.append(note("next", "free what it waits for: fleetstop explain uninterruptible"))
     if outcome.result == "unclean" and not outcome.hint:
         lines += _after_unclean(outcome, known)
+    lines += launching.below(outcome)
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):

@@ -7,7 +7,17 @@ from datetime import tzinfo
 from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Report
-from fleetstop.view import ending, exits, header, holding, naming, question, waiting, words
+from fleetstop.view import (
+    ending,
+    exits,
+    header,
+    holding,
+    launching,
+    naming,
+    question,
+    waiting,
+    words,
+)
 from fleetstop.view.layout import Line
 from fleetstop.view.ways_on import Known
 
@@ -145,6 +155,8 @@ class Story:
                     return []
                 chapter.findings.add(event.text)
                 return [self._timed(event.at, name, redact.text(event.text), "! ")]
+        if begun := launching.told(event):
+            return [self._timed(event.at, name, text, mark) for mark, text in begun]
         text = _acted(event, chapter) or (_detail(event) if self._verbose else None)
         return [self._timed(event.at, name, text)] if text else []
 
@@ -157,6 +169,7 @@ class Story:
             patient=chapter.over,
             heard=_heard(chapter.watched, event.at),
             waits=self._started is not None and self._started.command == "wait",
+            command=self._started.command if self._started else None,
             inventory=self._started.inventory if self._started else None,
         )
         last = [ending.last_line(outcome, known)]
@@ -281,4 +294,4 @@ def _detail(event: e.Event) -> str | None:
             return f"rung {event.rung}: {redact.safe(event.signal)} to {redact.safe(event.to)}"
         case e.Verifying():
             return f"verifying: {event.what}"
-    return None
+    return launching.detail(event)

@@ -19,7 +19,7 @@ class Known(Struct, frozen=True):
     `asked`: the target as somebody would type it, None where the name alone does not lead
     there. `since_found_s`: from the first look to now. `patient`: a hold outlived its rung.
     `heard`: what an earlier run sent, as a sentence. `inventory`: the file that was named.
-    `waits`: it was a `wait`, which sends nothing.
+    `waits`: it was a `wait`, which sends nothing. `command`: the verb that was typed.
     """
 
     located: Located | None = None
@@ -29,6 +29,7 @@ class Known(Struct, frozen=True):
     heard: str | None = None
     inventory: str | None = None
     waits: bool = False
+    command: str | None = None
 
 
 def ways_on(outcome: Outcome, known: Known) -> list[Line]:

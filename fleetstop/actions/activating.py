@@ -1,0 +1,172 @@
+"""The activator in the container, from start to end: orders out, states back, a sign of life.
+
+What it does it decides by itself; whether the job is healthy is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from fleetstop.actions import hands, looks
+from fleetstop.actions.telling import Scope
+from fleetstop.core.launching.activator import (
+    BEAT_S,
+    LEFT,
+    ActivatorSpec,
+    ActivatorState,
+    Order,
+    Step,
+    parse_state,
+)
+from fleetstop.core.launching.ended import Born, Record, parse_record
+from fleetstop.core.launching.newborn import here
+from fleetstop.errors import CouldNotLook, RemoteFailed
+from fleetstop.ports import Shell
+
+_EVERY_S = 0.3
+_PATIENCE_S = 60.0
+
+Hands = Callable[[], Awaitable[Shell]]
+
+
+class Waits(Struct, frozen=True):
+    """`problem`: why it does not wait, a sentence; then all is as before."""
+
+    pid: int | None
+    problem: str | None = None
+
+
+class Activation:
+    """One run's activator. `hands`: the container's shell that may change things; `scripts`: by
+    name, `activate.py` among them; `python`: the job's own interpreter."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        spec: ActivatorSpec,
+        python: str,
+        scripts: Mapping[str, str],
+        hands_: Hands,
+    ) -> None:
+        self.spec = spec
+        self.state: ActivatorState | None = None
+        self.ordered: Order | None = None
+        self.heard: Order | None = None
+        self.started = False
+        self._scope, self._hands = scope, hands_
+        self._python, self._scripts = python, scripts
+        self._activator: Born | None = None
+
+    async def begin(self) -> Waits:
+        """Everything is prepared in the container, and the activator waits there. Where its answer
+        was lost, its state file tells."""
+        base, run = self.spec.base, self.spec.run
+        shell = await self._hands()
+        await hands.surely(self._scope, lambda: hands.stage(shell, base, run))
+        scripts = {f"{base}/{name}": text for name, text in self._scripts.items()}
+        await hands.surely(self._scope, lambda: hands.put_changed(shell, scripts))
+        spec = f"{base}/stage-{run}/spec.json"
+        text = self.spec.text()
+        await hands.surely(self._scope, lambda: hands.put(shell, spec, text, "600"))
+        self.started = True
+        try:
+            line = await hands.start(shell, self._python, f"{base}/activate.py", spec)
+        except CouldNotLook:
+            state = await self.look()
+            if state is None or state.run != run or state.activator is None:
+                raise
+            line = f"waiting {state.activator.pid} {state.activator.start}"
+        word, _, rest = line.partition(" ")
+        numbers = rest.split()
+        self.started = word == "waiting"
+        if not self.started or len(numbers) != 2 or not all(n.isdigit() for n in numbers):
+            return Waits(None, rest if word == "failed" else f"it answered {line!r}")
+        self._activator = Born(int(numbers[0]), int(numbers[1]))
+        return Waits(self._activator.pid)
+
+    async def order(self, word: Order) -> None:
+        base, run = self.spec.base, self.spec.run
+        self.ordered = word  # before its answer: it may have been heard
+        shell = await self._hands()
+        await hands.surely(self._scope, lambda: hands.order(shell, base, run, word))
+        self.heard = word
+
+    async def look(self, mark: str | None = None) -> ActivatorState | None:
+        """Its state, None where there is none of this run."""
+        return (await self.read(mark))[0]
+
+    async def read(self, mark: str | None = None) -> tuple[ActivatorState | None, Record | None]:
+        """Its state, and what the supervisor of `mark` has recorded; one frame."""
+        base = self.spec.base
+        paths = [f"{base}/state.json"] + ([f"{base}/status/{mark}.json"] if mark else [])
+        texts = await looks.heads(await self._scope.place.inside(), tuple(paths))
+        state = parse_state(texts.get(paths[0]))
+        if state is not None and state.run == self.spec.run:
+            self.state = state
+        return self.state, parse_record(texts.get(paths[1])) if mark else None
+
+    async def until(self, *steps: Step, within_s: float = _PATIENCE_S) -> ActivatorState | None:
+        """Its state, once it is at one of these steps, has left, or time is over."""
+        end = self._scope.clock.now() + within_s
+        while True:
+            state = await self.look()
+            if state is not None and (state.step in steps or state.step in LEFT):
+                return state
+            if self._scope.clock.now() >= end or not await self.lives():
+                return await self.look()  # it may have written its last word in between
+            await self._scope.clock.sleep(_EVERY_S)
+
+    async def lives(self) -> bool:
+        if self._activator is None:
+            return False
+        tree = await looks.look(self._scope.place, self._scope.target.vmid)
+        found = here(tree, self._activator)
+        return found is not None and found.alive
+
+    async def clean(self) -> None:
+        """What was staged is removed where no activator has begun, which does it itself."""
+        base, run = self.spec.base, self.spec.run
+        shell = await self._hands()
+        await hands.surely(self._scope, lambda: hands.unstage(shell, base, run))
+
+    @asynccontextmanager
+    async def alive(self) -> AsyncIterator[None]:
+        """Within it the activator is shown that its client lives, also while a stop is at work."""
+        task = asyncio.create_task(self._beats())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()  # it ends by nothing but a fault
+
+    async def _beats(self) -> None:
+        missed = 0
+        while True:
+            try:
+                await hands.beat(await self._hands(), self.spec.base)
+                missed = 0
+            except CouldNotLook as exc:
+                # whoever works meanwhile takes the connection up again; this only tries on
+                missed += 1
+                if missed == _TELL_AT:
+                    self._scope.teller.finding(f"no sign of life reached it: {exc.message}")
+            await self._scope.clock.sleep(BEAT_S)
+
+
+_TELL_AT = 5
+
+
+def unexpected(state: ActivatorState | None, wanted: str) -> RemoteFailed:
+    """The activator did not come to where it was to be."""
+    at = state.step if state is not None else "no state at all"
+    why = f": {state.reason}" if state is not None and state.reason else ""
+    return RemoteFailed(
+        f"what works in the container did not come to {wanted}: {at}{why}",
+        hint="look: fleetstop status; then run the same command again",
+    )

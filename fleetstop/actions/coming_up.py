@@ -1,0 +1,106 @@
+"""Each start of one launch: watched, told, and kept as the report will say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from fleetstop import events
+from fleetstop.actions import looks
+from fleetstop.actions.activating import Activation
+from fleetstop.actions.present import seen
+from fleetstop.actions.telling import Scope
+from fleetstop.actions.watching import Grown, Stamp, Watch
+from fleetstop.core import redact
+from fleetstop.core.launching.activator import ActivatorState
+from fleetstop.core.launching.ended import Record, way
+from fleetstop.core.launching.health import Expected
+from fleetstop.core.report import HealthRecord
+from fleetstop.core.verdict import Look, judge
+
+
+class Rise:
+    """`log`: where the job writes, None: not known. `pids`: the trainers seen last."""
+
+    def __init__(self, scope: Scope, activation: Activation, log: str | None) -> None:
+        self._scope, self._activation, self._log = scope, activation, log
+        self._log_from = 0
+        self._records: list[HealthRecord] = []
+        self._family: dict[str, Any] = {}
+        self.pids: tuple[int, ...] = ()
+
+    async def mark_log(self) -> None:
+        """What the log holds by now is not of what is started next."""
+        if self._log is None:
+            return
+        try:
+            tail = await looks.log(await self._scope.place.files(), self._log)
+        except looks.NOT_ENTERED:
+            return  # whether it can be read is seen, and told, by the watch
+        self._log_from = tail.size if tail is not None else 0
+
+    async def watch(
+        self, expected: Expected, state: ActivatorState, stamp: Stamp, *, old: bool = False
+    ) -> Grown | None:
+        """None: the activator started nothing, or has seen it end before we looked."""
+        if state.trainer is None:
+            return None
+        spec, trainer = self._activation.spec, state.trainer
+        launch = spec.launch_old if old else spec.launch
+        if state.step not in ("rolling_back", "rolled_back", "unhealthy") or old:
+            self._scope.teller.tell(
+                events.Launched, pid=trainer.pid, release=spec.before if old else spec.release,
+                cmd=redact.command(launch.argv if launch is not None else expected.argv),
+                within_s=expected.within_s, old=old,
+            )  # fmt: skip
+        elif not old:
+            return None  # what it names now is the version before
+        mark = {"FLEETSTOP_MARK": trainer.mark} if trainer.mark else {}
+        expected = msgspec.structs.replace(expected, env={**expected.env, **mark})
+        begin = 0 if state.log_rotated is not None and not old else self._log_from
+        watch = Watch(self._scope, self._activation, expected, trainer, self._log, begin, old=old)
+        grown = await watch.until_known(stamp)
+        self._keep(grown, expected, spec.before if old else spec.release)
+        return grown
+
+    def _keep(self, grown: Grown, expected: Expected, release: str | None) -> None:
+        record, state = grown.record, grown.health.state
+        bad = grown.given_up or state == "unhealthy"
+        ended = record if record is not None and record.ended_at is not None else Record(mark="")
+        self._records.append(
+            HealthRecord(
+                state="unhealthy" if bad else "healthy" if state == "healthy" else "unknown",
+                release=release,
+                checks=grown.health.checks,
+                exit=ended.exit,
+                signal=ended.signal,
+                log=grown.last if bad else (),
+            )
+        )
+        self.pids = grown.trainers
+        self._family = {}
+        if grown.family is not None:
+            look = Look(at=self._scope.clock.now(), tree=grown.tree)
+            signals = (expected.stop_signal,) if expected.stop_signal else ("INT", "TERM")
+            judged = judge(None, look, grown.family, stop_signals=signals, checkpoints=None)
+            self._family = seen(grown.family, judged)
+
+    def why(self, grown: Grown | None) -> tuple[str, ...]:
+        """Why it is not healthy, a sentence each; by the activator's word where none was seen."""
+        if grown is not None and grown.health.state == "unhealthy":
+            return grown.health.why
+        if grown is not None and grown.record is not None and grown.record.ended_at is not None:
+            return (f"it ended: {way(grown.record)}",)
+        state = self._activation.state
+        if state is not None and (state.exit is not None or state.signal is not None):
+            return (f"it ended: {way(Record(mark='', exit=state.exit, signal=state.signal))}",)
+        if state is not None and state.reason:
+            return (state.reason,)
+        if grown is not None and grown.health.why:
+            return grown.health.why
+        return ("why is not known: what works in the container told no reason",)
+
+    def facts(self) -> dict[str, Any]:
+        """Of the outcome: who runs by the last look, and how each start did."""
+        return {**self._family, "health": tuple(self._records) or None}

@@ -1,0 +1,94 @@
+"""What changes something in the container for a launch; each is one frame. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from fleetstop.actions import looks
+from fleetstop.actions.reconnect import LOST
+from fleetstop.actions.telling import Scope
+from fleetstop.core.commands import Answer, Command
+from fleetstop.core.launching.activator import Order
+from fleetstop.core.procfs import text
+from fleetstop.errors import RemoteFailed
+from fleetstop.ports import Shell
+
+T = TypeVar("T")
+_HEAD = 16384
+_TRIES = 3
+_STARTS = """\
+import os, sys
+words = sys.stdin.buffer.read().split(b"\\0")
+os.execv(sys.executable, [os.fsencode(sys.executable), b"-I", *words])
+"""
+"""Becomes what is to be started: interpreter, then its words. It reports on stdout by itself."""
+_SAID = {
+    20: "it cannot be written there (is the disk full, or read-only?)",
+    21: "a link is in its way",
+    40: "there is no such directory",
+    41: "something else is there",
+}
+
+
+async def surely(scope: Scope, ask: Callable[[], Awaitable[T]]) -> T:
+    """What may be asked again where its answer was lost. Raises where there is no way back."""
+    for _ in range(_TRIES - 1):
+        try:
+            return await ask()
+        except LOST:
+            await looks.look(scope.place, scope.target.vmid)  # takes the connection up again
+    return await ask()
+
+
+def _good(answer: Answer, what: str) -> bytes:
+    if answer.status != 0:
+        why = _SAID.get(answer.status, f"status {answer.status}")
+        raise RemoteFailed(f"{what}: {why}")
+    return answer.data
+
+
+async def stage(shell: Shell, base: str, run: str) -> None:
+    """The directory of this run. One that files were sent into already is left as it is."""
+    answer = await shell.run(Command("stage", (base, run), changes=True))
+    if answer.status != 41:
+        _good(answer, f"{base}/stage-{run} could not be made")
+
+
+async def unstage(shell: Shell, base: str, run: str) -> None:
+    answer = await shell.run(Command("unstage", (base, run), deadline_s=30.0, changes=True))
+    _good(answer, f"{base}/stage-{run} could not be removed")
+
+
+async def put(shell: Shell, path: str, content: str, mode: str) -> None:
+    answer = await shell.run(Command("put", (path, mode, content), changes=True))
+    _good(answer, f"{path} could not be written")
+
+
+async def put_changed(shell: Shell, files: Mapping[str, str]) -> None:
+    """Those that differ from what is there, by path. What is longer than is read is put anew."""
+    there = await looks.heads(shell, tuple(files))
+    for path, content in files.items():
+        if len(content.encode()) >= _HEAD or there.get(path) != content:
+            await put(shell, path, content, "644")
+
+
+async def order(shell: Shell, base: str, run: str, word: Order) -> None:
+    answer = await shell.run(Command("order", (base, run, word), changes=True))
+    _good(answer, f"{word} could not be told to what waits in the container")
+
+
+async def beat(shell: Shell, base: str) -> None:
+    answer = await shell.run(Command("beat", (base,), changes=True))
+    _good(answer, f"{base}/beat could not be touched")
+
+
+async def start(shell: Shell, python: str, script: str, spec: str) -> str:
+    """The line that the script says once it is on its own; `failed …` where it said none."""
+    words = (python, _STARTS, f"{script}\0{spec}")
+    answer = await shell.run(Command("py", words, deadline_s=120.0, changes=True))
+    lines = [each for each in text(answer.data).split("\n") if each.strip()]
+    if answer.status in (0, 1) and lines and lines[0].startswith(("waiting ", "failed ")):
+        return lines[0]
+    last = f": {lines[-1].strip()}" if lines else ""
+    return f"failed {python} could not run {script} (status {answer.status}){last}"

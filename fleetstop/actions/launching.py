@@ -1,0 +1,293 @@
+"""From the activator to the outcome: what was prepared is started, watched, confirmed or undone.
+
+What is staged and proved, and whether anything may be started at all, was settled before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from fleetstop import events
+from fleetstop.actions.activating import Activation, Hands, unexpected
+from fleetstop.actions.coming_up import Rise
+from fleetstop.actions.going_back import end_newborn
+from fleetstop.actions.lock import Lock
+from fleetstop.actions.present import failed, outcome_of
+from fleetstop.actions.telling import Scope
+from fleetstop.actions.watching import Grown
+from fleetstop.core.durations import spoken
+from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState
+from fleetstop.core.launching.health import Expected
+from fleetstop.core.report import Outcome, ReleaseRecord, Result
+from fleetstop.errors import CouldNotLook, LockTaken, Refused
+
+Stop = Callable[[], Awaitable[Outcome]]
+_STOPPED = ("stopped", "not_running")
+_CANCEL_S = 5.0
+_GO_S = 60.0
+
+
+class LaunchPlan(Struct, frozen=True):
+    """`python`: the job's interpreter, absolute; `scripts`: supervise.py, activate.py and what lies
+    beside them, by name. `done`: running for a launch or restart, redeployed for new files.
+    `expected_old`: of the version before, once it is back."""
+
+    spec: ActivatorSpec
+    python: str
+    scripts: Mapping[str, str]
+    expected: Expected
+    expected_old: Expected | None = None
+    done: Result = "running"
+
+
+async def launch_through(
+    scope: Scope, plan: LaunchPlan, hands: Hands, stop: Stop | None = None
+) -> Outcome:
+    """`stop`: ends what runs, and tells no end of the target itself; its outcome is the whole one
+    where the job was not stopped. Never raises for what a job or a host can do."""
+    launching = Launching(scope, plan, hands)
+    limit = asyncio.timeout(scope.left())
+    try:
+        async with limit:
+            return await launching.run(stop)
+    except TimeoutError as exc:
+        if not limit.expired():
+            return launching.outcome("fault", **scope.fault(exc))
+        said = f"the --timeout of {spoken(scope.limit_s or 0.0)} is over: {launching.left_as()}"
+        return launching.undecided(said)
+    except (LockTaken, Refused) as exc:
+        return launching.outcome(**failed(exc))
+    except CouldNotLook as exc:
+        facts = failed(exc)
+        return launching.outcome(**{**facts, "reason": f"{exc.message}; {launching.left_as()}"})
+    except asyncio.CancelledError:
+        await launching.interrupted()
+        raise
+    except Exception as exc:
+        return launching.outcome("fault", **scope.fault(exc))
+    finally:
+        await launching.let_go()
+
+
+class Launching:
+    """One launch, with what is known so far, so that every way out can tell it."""
+
+    def __init__(self, scope: Scope, plan: LaunchPlan, hands: Hands) -> None:
+        self.scope, self.plan = scope, plan
+        self.lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
+        self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
+        self.rise = Rise(scope, self.activation, plan.spec.log)
+        self._stopping = False
+        self._findings: list[str] = []
+        self._facts: dict[str, Any] = {}
+
+    async def run(self, stop: Stop | None) -> Outcome:
+        await self.lock.claim()
+        waits = await self.activation.begin()
+        if waits.pid is None:
+            reason = waits.problem or "nothing was told of why"
+            return self.outcome("deploy_failed", reason=reason)
+        back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
+        self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
+        async with self.activation.alive():
+            if stop is not None and (ended := await self._stop(stop)) is not None:
+                return ended
+            await self.rise.mark_log()
+            await self.activation.order("go")
+            state = await self.activation.until("launched", within_s=_GO_S)
+            return await self._started(state)
+
+    async def _stop(self, stop: Stop) -> Outcome | None:
+        """None: what ran has ended. From `armed` on what waits goes on if we do not."""
+        await self.activation.order("armed")
+        self._stopping = True
+        outcome = await stop()
+        self._stopping = False
+        self._facts = {
+            name: getattr(outcome, name)
+            for name in ("signals", "skipped", "checkpoint", "gpus", "above")
+        }
+        self._findings += outcome.findings
+        if outcome.result in _STOPPED and not outcome.interrupted:
+            await self.lock.claim()  # the stop has given it back
+            return None
+        await self.activation.order("cancel")
+        await self.activation.until("cancelled", within_s=_CANCEL_S)
+        return outcome
+
+    async def _started(self, state: ActivatorState | None) -> Outcome:
+        """`launched`, or the activator has gone back or given up already."""
+        if state is None or state.step in ("waiting", "swapping", "swapped", "launching"):
+            raise unexpected(state, "a launch")
+        if state.step == "cancelled" or (state.step == "failed" and state.trainer is None):
+            return await self._not_started(state)
+        self._note(state)
+        grown = await self.rise.watch(self.plan.expected, state, self.lock.stamp)
+        if grown is None or grown.given_up or grown.health.state == "unhealthy":
+            return await self._unhealthy(grown, state)
+        if grown.health.state == "unknown":
+            return self.undecided("; ".join(grown.health.why), grown)
+        await self.activation.order("done")
+        after = await self.activation.until("healthy")
+        self.scope.teller.tell(
+            events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds
+        )
+        for each in grown.health.findings:
+            self._finding(each)
+        if after is None or after.step != "healthy":
+            at = after.step if after is not None else "no state"
+            self._finding(f"what works in the container did not note that it is healthy: {at}")
+        return self.outcome(self.plan.done)
+
+    def _note(self, state: ActivatorState) -> None:
+        if state.release is not None or state.log_rotated is not None:
+            self.scope.teller.tell(
+                events.Activated, release=state.release, log_rotated=state.log_rotated
+            )
+        for each in state.findings:
+            self._finding(each)
+
+    async def _not_started(self, state: ActivatorState) -> Outcome:
+        why = state.reason or f"what works in the container has left ({state.step})"
+        if self._facts.get("signals"):
+            # the job was stopped for it: that is no untouched job, whatever runs now
+            return self.outcome("unhealthy", reason=f"{why}; NOTHING was started")
+        return self.outcome("deploy_failed", reason=why)
+
+    async def _unhealthy(self, grown: Grown | None, state: ActivatorState) -> Outcome:
+        why, spec = self.rise.why(grown), self.plan.spec
+        self.scope.teller.tell(
+            events.Unhealthy, why=why, log=grown.last if grown is not None else ()
+        )
+        said = "; ".join(why)
+        if not spec.roll_back or spec.launch_old is None:
+            return self._left_unhealthy(said, grown)
+        self.scope.teller.tell(events.RollingBack, release=spec.before)
+        if grown is not None and grown.family is not None:
+            ended = await end_newborn(self.scope, self.lock, grown.family)
+            if ended is not None:
+                self._findings += ended.findings
+                self._facts["signals"] = (*self._facts.get("signals", ()), *ended.signals)
+                if ended.problem is not None:
+                    pids = ", ".join(str(kin.pid) for kin in ended.alive)
+                    left = f"it could not be ended ({ended.problem}), so that {pids} runs on"
+                    return self.outcome("unhealthy", reason=f"{said}; {left}")
+        await self.rise.mark_log()
+        if (await self.activation.look() or state).step in ("launched", "unhealthy"):
+            await self.activation.order("back")
+        return await self._back(said)
+
+    def _left_unhealthy(self, said: str, grown: Grown | None) -> Outcome:
+        runs = grown is not None and grown.family is not None
+        name = _version(self.plan.spec.release, "what was started")
+        wish = "" if self.plan.spec.roll_back else ", as --no-rollback has it"
+        left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
+        return self.outcome("unhealthy", reason=f"{said}; {left}")
+
+    async def _back(self, said: str) -> Outcome:
+        state = await self.activation.until("rolled_back")
+        back = state is not None and state.step == "rolled_back"
+        if state is None or not back or state.trainer is None:
+            why = state.reason if state is not None and state.reason else "it told no reason"
+            self._tell_back(None, why)
+            name = _version(self.plan.spec.before, "the version before")
+            return self.outcome("unhealthy", reason=f"{said}; {name} did not come back: {why}")
+        self._tell_back(state.trainer.pid, None)
+        name = _version(state.running or self.plan.spec.before, "the version before")
+        expected = self.plan.expected_old or self.plan.expected
+        grown = await self.rise.watch(expected, state, self.lock.stamp, old=True)
+        if grown is None or grown.family is None:
+            old = "; ".join(self.rise.why(grown))
+            self.scope.teller.tell(events.Unhealthy, why=(old,), old=True)
+            return self.outcome("unhealthy", reason=f"{said}; {name} is back and ended too: {old}")
+        pids = ", ".join(map(str, grown.trainers)) or str(state.trainer.pid)
+        if grown.health.state == "healthy":
+            self.scope.teller.tell(
+                events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds,
+                old=True,
+            )  # fmt: skip
+        else:
+            self.scope.teller.tell(events.Unhealthy, why=grown.health.why, old=True)
+            self._finding(f"{name} runs, but: {'; '.join(grown.health.why)}")
+        return self.outcome("rolled_back", reason=f"{said}; {name} runs again as {pids}")
+
+    def _tell_back(self, pid: int | None, problem: str | None) -> None:
+        before = self.plan.spec.before
+        self.scope.teller.tell(events.RolledBack, release=before, pid=pid, problem=problem)
+
+    def _finding(self, text: str) -> None:
+        self._findings.append(self.scope.teller.finding(text))
+
+    def undecided(self, why: str, grown: Grown | None = None) -> Outcome:
+        """Started, and whether it is well could not be seen, or not in time."""
+        pids = ", ".join(map(str, grown.trainers)) if grown is not None else ""
+        what = f"started as {pids}, but whether it is healthy could not be seen: " if pids else ""
+        reason = f"{what}{why}"
+        hint = self.scope.run.typed("status", self.scope.target.name)
+        return self.outcome(
+            "unreachable", reason=reason, verdict="unknown", evidence=(reason,), hint=hint
+        )
+
+    def outcome(self, result: Result, *, hint: str | None = None, **facts: object) -> Outcome:
+        """An outcome with everything known by now; `facts` win."""
+        spec, state = self.plan.spec, self.activation.state
+        running = state.running if state is not None else None
+        known: dict[str, Any] = {
+            **self._facts,
+            **self.rise.facts(),
+            "findings": tuple(dict.fromkeys(self._findings)),
+            "release": ReleaseRecord(id=spec.release, before=spec.before, running=running),
+        }
+        return outcome_of(self.scope.target, result, hint=hint, **{**known, **facts})
+
+    def left_as(self) -> str:
+        """What goes on without us, a sentence: told whenever the watching ends early."""
+        state, ordered = self.activation.state, self.activation.ordered
+        at = state.step if state is not None else None
+        if not self.activation.started:
+            return "nothing was started"
+        if self._stopping:
+            return (
+                "what waits in the container starts the job by itself if what runs ends, and "
+                "leaves if it does not"
+            )
+        if ordered in (None, "armed", "cancel"):
+            return "nothing was started; what waits in the container leaves by itself"
+        if ordered != self.activation.heard:
+            return f"what waits in the container goes on if it has heard {ordered}, and else leaves"
+        if at == "launched" and ordered in ("go", "done"):
+            return "it was started, and what works in the container sees to its health by itself"
+        if at in ("rolled_back", "unhealthy", "failed"):
+            return f"what works in the container has come to {at}"
+        return "what works in the container goes on by itself"
+
+    async def interrupted(self) -> Outcome:
+        """Tells what is left; what only waited for us is told to leave. For the target's end."""
+        said = f"interrupted; {self.left_as()}; run the same command again: it goes on from there"
+        sent = [
+            f"{each.signal} to {', '.join(map(str, each.pids))}"
+            for each in self._facts.get("signals", ())
+        ]
+        self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
+        outcome = self.outcome("refused", reason=said, interrupted=True)
+        self.scope.teller.tell(events.TargetFinished, outcome=outcome)
+        return outcome
+
+    async def let_go(self) -> None:
+        """Gives the lock back, and lets what only waits leave; bounded, and never an error."""
+        idle = self.activation.started and self.activation.ordered is None
+        try:
+            async with asyncio.timeout(_CANCEL_S):
+                if idle and self.activation.state is None:
+                    await self.activation.order("cancel")
+                await self.lock.release(None)
+        except (CouldNotLook, Refused, TimeoutError) as exc:
+            self.scope.teller.finding(f"the lock could not be given back: {exc}")
+
+
+def _version(release: str | None, else_: str) -> str:
+    return f"release {release}" if release else else_

@@ -1,0 +1,124 @@
+"""The activator in the container, as data: what it is told, and the state file it writes.
+
+`remote/scripts/activate.py` is what reads the one and writes the other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from fleetstop.core.launching.ended import Born
+from fleetstop.core.launching.spec import LaunchSpec
+
+Step: TypeAlias = Literal[
+    "waiting",
+    "swapping",
+    "swapped",
+    "launching",
+    "launched",
+    "healthy",
+    "unconfirmed",
+    "unhealthy",
+    "rolling_back",
+    "rolled_back",
+    "cancelled",
+    "failed",
+]
+Order: TypeAlias = Literal["armed", "go", "cancel", "done", "back"]
+LEFT: frozenset[str] = frozenset(
+    {"healthy", "unconfirmed", "unhealthy", "rolled_back", "cancelled", "failed"}
+)
+"""Steps after which nobody works on; one that waits for an order may stand at `unhealthy` too."""
+BEAT_S = 3.0
+"""So often the client shows that it lives; within 5 s is what it owes."""
+STALE_S = 30.0
+
+
+class SwapFile(Struct, frozen=True):
+    """`path`: its absolute place; `staged`: where it lies until then; `mode` is chmod(2)'s."""
+
+    path: str
+    staged: str
+    sha256: str
+    size: int
+    mode: int
+    uid: int
+    gid: int
+
+
+class ActivatorSpec(Struct, frozen=True):
+    """What one activation does. `gone`: whose end it waits for, by the container's numbers;
+    `launch_old` None: there is no way back. `within_s`, `log_matches`: by what it tells health
+    when its client is gone. `before_manifest`: raw JSON, of the release to be kept."""
+
+    run: str
+    base: str
+    dest: str
+    launch: LaunchSpec | None
+    launch_old: LaunchSpec | None = None
+    release: str | None = None
+    before: str | None = None
+    files: tuple[SwapFile, ...] = ()
+    gone: tuple[Born, ...] = ()
+    log: str | None = None
+    within_s: float = 10.0
+    log_matches: str | None = None
+    roll_back: bool = True
+    patience_s: float = 600.0
+    stale_s: float = STALE_S
+    keep: int = 5
+    before_manifest: dict[str, Any] | None = None
+
+    def text(self) -> str:
+        """As activate.py reads it; the environments in it may hold secrets: its file is 0600."""
+        words = {name: getattr(self, name) for name in self.__struct_fields__}
+        health = {"within_s": words.pop("within_s"), "log_matches": words.pop("log_matches")}
+        for name in ("launch", "launch_old"):
+            spec: LaunchSpec | None = words[name]
+            words[name] = spec.words() if spec is not None else None
+        # not msgspec's: text that is no UTF-8 (PEP 383) has to arrive byte for byte
+        plain = {"schema": 1, **msgspec.to_builtins(words), "health": health}
+        return json.dumps(plain)
+
+
+class Trainer(Struct, frozen=True):
+    """What the activator started, as the container counts; `mark` names its supervisor's file."""
+
+    pid: int
+    start: int
+    mark: str | None = None
+
+
+class ActivatorState(Struct, frozen=True):
+    """The state file. `exit`, `signal`: the end of what was started, once it has ended. `running`:
+    the release that runs now. `order`: the last word it heard."""
+
+    run: str
+    step: Step
+    release: str | None = None
+    before: str | None = None
+    activator: Born | None = None
+    trainer: Trainer | None = None
+    exit: int | None = None
+    signal: str | None = None
+    reason: str | None = None
+    findings: tuple[str, ...] = ()
+    at: str | None = None
+    order: str | None = None
+    running: str | None = None
+    log_rotated: str | None = None
+    confirmed_by: str | None = None
+
+
+def parse_state(text: str | bytes | None) -> ActivatorState | None:
+    """None where there is none, or it is of another kind; it is replaced by rename, so whole."""
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=ActivatorState)
+    except msgspec.MsgspecError:
+        return None

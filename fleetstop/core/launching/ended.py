@@ -1,0 +1,93 @@
+"""How a trainer that we launched ended: what its supervisor recorded, as facts and sentences."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from fleetstop.core.durations import spoken
+
+
+class Born(Struct, frozen=True):
+    """A process as its own place counts it: PID there, and start in clock ticks."""
+
+    pid: int
+    start: int
+
+
+class Record(Struct, frozen=True):
+    """The state file of remote/scripts/supervise.py; times ISO 8601 UTC by the container's clock.
+
+    `ended_at` None: it runs, or nobody was left to record its end.
+    """
+
+    mark: str
+    supervisor: Born | None = None
+    trainer: Born | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    exit: int | None = None
+    signal: str | None = None
+    failed: str | None = None
+
+
+def parse_record(text: str | bytes | None) -> Record | None:
+    """None for what is no such file (yet): it is replaced by rename, so it is never half of one."""
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Record)
+    except msgspec.MsgspecError:
+        return None
+
+
+def way(record: Record) -> str:
+    """`exit 3`, `killed by SEGV`; what stands behind `it ended:`."""
+    if record.failed is not None:
+        return record.failed
+    if record.signal is not None:
+        return f"killed by {record.signal}"
+    return f"exit {record.exit}" if record.exit is not None else "how is not known"
+
+
+# what a stop leaves behind where the trainer saved: nothing to explain
+_EXPLAINED_EXITS = (0, 130, 143)
+_EXPLAINED_SIGNALS = ("INT", "TERM")
+
+
+def last_death(record: Record | None, now: str | None) -> str | None:
+    """The last run's end where it asks for an explanation: a sentence. `now`: ISO 8601 UTC."""
+    if record is None or record.ended_at is None:
+        return None
+    if record.signal is None and (record.exit is None or record.exit in _EXPLAINED_EXITS):
+        return None
+    if record.signal in _EXPLAINED_SIGNALS:
+        return None
+    how = f"by {record.signal}" if record.signal is not None else f"with exit {record.exit}"
+    ago = _since(record.ended_at, now)
+    told = f", {spoken(ago)} ago" if ago is not None else ""
+    return f"the last run ended {how} at {_clock(record.ended_at)}{told}"
+
+
+def lived_s(record: Record) -> float | None:
+    """From its start to its end, by the same clock."""
+    if record.started_at is None or record.ended_at is None:
+        return None
+    return _since(record.started_at, record.ended_at)
+
+
+def _since(then: str, now: str | None) -> float | None:
+    try:
+        passed = (datetime.fromisoformat(now or "") - datetime.fromisoformat(then)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    # the two clocks may differ; an end that lies ahead tells only that they do
+    return passed if passed >= 0 else None
+
+
+def _clock(at: str) -> str:
+    """To the second, as it stands: the container's UTC."""
+    head, _, rest = at.partition("T")
+    return f"{head} {rest[:8]} UTC" if rest else at

@@ -1,0 +1,250 @@
+"""Whether what was started is healthy: looks into a verdict, as data. Knows no clock, no shell.
+
+Known bad is said at once; what may still come is waited for; unseen is neither good nor bad.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from fleetstop.core import redact
+from fleetstop.core.durations import spoken
+from fleetstop.core.gpu import GpuView, Unseen, indexes_of
+from fleetstop.core.launching.arrived import Arrived, arguments, environment
+from fleetstop.core.launching.ended import Record, way
+from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.report import HealthCheck
+from fleetstop.core.signals import Masks
+
+State: TypeAlias = Literal["waiting", "healthy", "unhealthy", "unknown"]
+
+DEAF_S = 5.0
+"""So long a Python that is up may leave a signal ignored before that is for good: a program may
+still install a handler of its own, once its imports are done."""
+GPU_S = 60.0
+"""So long at least a GPU may lie unused: importing and loading come before the first allocation."""
+# SIGPIPE and SIGXFSZ, which CPython ignores once it is up (Python/pylifecycle.c)
+_PYTHON_IS_UP = 1 << 12 | 1 << 24
+# unseen, these leave open what was asked; the others are told as findings
+_DECIDES = ("alive", "hears", "log")
+
+
+class Expected(Struct, frozen=True):
+    """What it has to show. `argv`: what was started; `arguments`: words that have to reach the
+    trainer side by side; `env` the same by name; `stop_signal` None: INT or TERM will do.
+    `within_s`: so long it may take, and without `log_matches` so long it has to live."""
+
+    argv: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    stop_signal: str | None = None
+    log_matches: str | None = None
+    within_s: float = 10.0
+    gpus: tuple[int, ...] | None = None
+
+
+class Seen(Struct, frozen=True):
+    """One look at it. `age_s`: since it was started. `root`: the process that was started, which
+    may be a wrapper; `trainers`: found below it, itself too; `lost`: trainers of earlier looks
+    that are gone, as people know them. `members`: host PIDs of all that it started and that live.
+    `environs`: by host PID, None unread. `log`: its new lines, None: could not be read.
+    `gpus` None: not asked. `record`: what the supervisor wrote. `unclear`: why its
+    trainers cannot be told apart."""
+
+    age_s: float
+    tree: ProcessTree
+    root: ProcessId
+    trainers: tuple[ProcessId, ...] = ()
+    lost: tuple[int, ...] = ()
+    members: frozenset[int] = frozenset()
+    environs: dict[int, dict[str, str] | None] = {}
+    log: tuple[str, ...] | None = ()
+    gpus: GpuView | Unseen | None = None
+    record: Record | None = None
+    unclear: str | None = None
+
+
+class Health(Struct, frozen=True):
+    """`why`: the sentences that make it what it is, of an unhealthy one the bad ones; `findings`:
+    what is worth telling though it decides nothing."""
+
+    state: State
+    checks: tuple[HealthCheck, ...]
+    why: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+
+
+class _Answer(Struct, frozen=True):
+    """`due_s`: the age at which it counts; until then it may still become good."""
+
+    check: str
+    ok: bool | None
+    said: str
+    due_s: float = 0.0
+
+
+def health(expected: Expected, seen: Seen) -> Health:
+    answers = [_alive(expected, seen)]
+    trainers = [each for pid in seen.trainers if (each := seen.tree.get(pid)) is not None]
+    if trainers:
+        answers += [_hears(expected, seen, trainers), _arguments(expected, seen, trainers)]
+        answers += [_environment(expected, seen, trainers)] if expected.env else []
+    if expected.log_matches is not None:
+        answers.append(_log(expected, expected.log_matches, seen))
+    if expected.gpus:
+        answers.append(_gpu(expected, expected.gpus, seen))
+    checks = tuple(HealthCheck(each.check, each.ok, each.said) for each in answers)
+    return Health(*_weighed(answers, checks, seen.age_s), findings=_findings(answers, seen))
+
+
+def _weighed(
+    answers: list[_Answer], checks: tuple[HealthCheck, ...], age_s: float
+) -> tuple[State, tuple[HealthCheck, ...], tuple[str, ...]]:
+    bad = tuple(each.said for each in answers if each.ok is False and age_s >= each.due_s)
+    if bad:
+        return "unhealthy", checks, bad
+    open_ = tuple(each.said for each in answers if each.ok is not True and age_s < each.due_s)
+    if open_:
+        return "waiting", checks, open_
+    unseen = tuple(each.said for each in answers if each.ok is None and each.check in _DECIDES)
+    if unseen:
+        return "unknown", checks, unseen
+    return "healthy", checks, tuple(each.said for each in answers if each.ok)
+
+
+def _findings(answers: list[_Answer], seen: Seen) -> tuple[str, ...]:
+    told = [e.said for e in answers if e.ok is None and e.check not in _DECIDES]
+    root = seen.tree.get(seen.root)
+    left = seen.trainers and (root is None or not root.alive)
+    if left:
+        how = f" ({way(seen.record)})" if seen.record and seen.record.ended_at else ""
+        pids = _pids(seen, seen.trainers)
+        told.append(f"what was started has ended{how} and left {pids} behind: how that ends "
+                    "will not be recorded")  # fmt: skip
+    return tuple(told)
+
+
+def _alive(expected: Expected, seen: Seen) -> _Answer:
+    root = seen.tree.get(seen.root)
+    lives = root is not None and root.alive
+    if seen.lost:
+        pids, after = ", ".join(map(str, seen.lost)), spoken(seen.age_s)
+        return _Answer("alive", False, f"{pids} ended within {after}{_end(seen)}")
+    if not lives and not seen.trainers:
+        return _Answer("alive", False, f"it ended within {spoken(seen.age_s)}{_end(seen)}")
+    if not seen.trainers:
+        lacks = seen.unclear or "no trainer is seen below what was started"
+        return _Answer("alive", False, lacks, expected.within_s)
+    said = f"alive as {_pids(seen, seen.trainers)}"
+    if expected.log_matches is None and seen.age_s < expected.within_s:
+        return _Answer("alive", None, said, expected.within_s)
+    return _Answer("alive", True, f"{said}, for {spoken(seen.age_s)}")
+
+
+def _end(seen: Seen) -> str:
+    record = seen.record
+    return f": {way(record)}" if record is not None and record.ended_at is not None else ""
+
+
+def _pids(seen: Seen, ids: Iterable[ProcessId]) -> str:
+    return ", ".join(str(p.pid) for each in ids if (p := seen.tree.get(each)) is not None)
+
+
+def _hears(expected: Expected, seen: Seen, trainers: list[Process]) -> _Answer:
+    """Its first milliseconds every program is without a handler; Python installs its own then."""
+    wanted = (expected.stop_signal,) if expected.stop_signal else ("INT", "TERM")
+    deaf: list[str] = []
+    unseen, final = False, True
+    for each in trainers:
+        how = {signal: each.landing(signal) for signal in wanted}
+        if "heard" in how.values():
+            continue
+        if None in how.values():
+            unseen = True
+            continue
+        told = " and ".join(_landed(signal, word or "") for signal, word in how.items())
+        deaf.append(f"{each.pid} {told}")
+        final = final and _for_good(seen, each, [word for word in how.values() if word])
+    if deaf:
+        said = f"it cannot be stopped so that it saves: {'; '.join(deaf)}"
+        if any("ignores" in each for each in deaf):
+            said += ". What starts it puts it into the background with &"
+        return _Answer("hears", False, said, 0.0 if final else expected.within_s)
+    if unseen:
+        return _Answer("hears", None, "its signal masks could not be read", expected.within_s)
+    heard = [s for s in wanted if all(each.landing(s) == "heard" for each in trainers)]
+    return _Answer("hears", True, f"hears {' and '.join(heard) or 'a stop signal'}")
+
+
+def _landed(signal: str, word: str) -> str:
+    words = {"ignored": f"ignores {signal}", "blocked": f"blocks {signal} in every thread"}
+    return words.get(word, f"has no handler for {signal}")
+
+
+def _for_good(seen: Seen, process: Process, how: list[str]) -> bool:
+    """An ignored signal was inherited that way; Python leaves it so, and it has had its time."""
+    masks = process.masks or Masks(pending=0, blocked=None, ignored=0, caught=0)
+    up = masks.ignored & _PYTHON_IS_UP == _PYTHON_IS_UP
+    return up and "ignored" in how and seen.tree.age_s(process) >= DEAF_S
+
+
+def _arguments(expected: Expected, seen: Seen, trainers: list[Process]) -> _Answer:
+    found = [
+        arguments(each.argv, expected.argv if each.id == seen.root else None, expected.arguments)
+        for each in trainers
+    ]
+    return _worst("arguments", found, trainers)
+
+
+def _environment(expected: Expected, seen: Seen, trainers: list[Process]) -> _Answer:
+    found = [environment(seen.environs.get(each.id.pid), expected.env) for each in trainers]
+    return _worst("environment", found, trainers)
+
+
+def _worst(check: str, found: list[Arrived], trainers: list[Process]) -> _Answer:
+    """One that lacks it decides, then one that could not be seen; exec has fixed both for good."""
+    for ok in (False, None):
+        for each, process in zip(found, trainers, strict=True):
+            if each.ok is ok:
+                return _Answer(check, ok, f"{process.pid}: {each.said}")
+    return _Answer(check, True, found[0].said)
+
+
+def _log(expected: Expected, pattern: str, seen: Seen) -> _Answer:
+    if seen.log is None:
+        return _Answer("log", None, "its log could not be read", expected.within_s)
+    line = next((each for each in reversed(seen.log) if re.search(pattern, each)), None)
+    if line is None:
+        said = f"nothing new in the log matches {pattern!r}"
+        return _Answer("log", False, said, expected.within_s)
+    return _Answer("log", True, f'the log says: "{redact.text(line.strip(), 100)}"')
+
+
+def _gpu(expected: Expected, wanted: tuple[int, ...], seen: Seen) -> _Answer:
+    due = max(expected.within_s, GPU_S)
+    here = [each for pid in seen.members if (each := seen.tree.processes.get(pid)) is not None]
+    view = seen.gpus
+    if isinstance(view, GpuView):
+        on = indexes_of(view, seen.members)
+        if on:
+            strange = [each for each in on if each not in wanted]
+            if strange:
+                said = f"it uses GPU {_numbers(strange)}, which gpus: does not name"
+                return _Answer("gpu", None, said)
+            return _Answer("gpu", True, f"uses GPU {_numbers(on)}")
+    opened = sorted({device for each in here for device in each.gpus})
+    if opened:
+        return _Answer("gpu", True, f"has {', '.join(opened)} open")
+    why = view.reason if isinstance(view, Unseen) else None
+    blind = any(each.detail is None or each.detail.files is None for each in here)
+    if why is not None and blind:
+        return _Answer("gpu", None, f"whether it uses its GPUs could not be seen: {why}", due)
+    return _Answer("gpu", False, f"it uses none of GPU {_numbers(wanted)}", due)
+
+
+def _numbers(indexes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(indexes)))

@@ -1,0 +1,524 @@
+"""From the activator to the outcome, against a simulated host: what is said, sent, and left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleetstop import events as e
+from fleetstop.actions.launching import LaunchPlan, launch_through
+from fleetstop.actions.reconnect import ReconnectingPlace
+from fleetstop.core.inventory import Healthcheck
+from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
+from fleetstop.core.launching.ended import Born
+from fleetstop.core.launching.health import Expected
+from fleetstop.core.launching.spec import LaunchSpec
+from fleetstop.core.report import Outcome, exit_code_of
+from fleetstop.errors import ConnectionLost
+from tests.actions.stage import Stage, job, target
+from tests.fakes.fake_activator import BASE, Birth, LaunchHost
+from tests.fakes.fake_host import Open, Proc, Trainer, a_job, whole
+
+LOG = "/train.log"
+SCRIPTS = {"activate.py": "# the activator", "supervise.py": "# the supervisor"}
+
+
+def launch_spec(mark: str) -> LaunchSpec:
+    return LaunchSpec(
+        argv=("bash", "run.sh"), cwd="/root", env={"A": "1"}, log=LOG, mark=mark,
+        status=f"{BASE}/status/{mark}.json",
+    )  # fmt: skip
+
+
+EXPECTED = Expected(argv=("bash", "run.sh"), env={"A": "1"}, stop_signal="INT")
+
+
+def plan(**facts: Any) -> LaunchPlan:
+    """A redeploy: release `new` in the place of `old`. Facts of the spec, or of the plan."""
+    spec: dict[str, Any] = {
+        "run": "run1", "base": BASE, "dest": "/root", "launch": launch_spec("m-new"),
+        "launch_old": launch_spec("m-old"), "release": "new", "before": "old", "log": LOG,
+        "files": (SwapFile("/root/train.py", f"{BASE}/stage-run1/files/train.py", "ab", 3, 0o644,
+                           0, 0),),
+    }  # fmt: skip
+    outer: dict[str, Any] = {
+        "python": "/usr/bin/python3", "scripts": SCRIPTS, "expected": EXPECTED,
+        "done": "redeployed",
+    }  # fmt: skip
+    for name, value in facts.items():
+        (outer if name in LaunchPlan.__struct_fields__ else spec)[name] = value
+    return LaunchPlan(spec=ActivatorSpec(**spec), **outer)
+
+
+def born(
+    *,
+    dies_after: float | None = None,
+    exit_: int = 0,
+    trainer: Callable[[LaunchHost, int], Proc] | None = None,
+    says: tuple[tuple[float, str], ...] = (),
+) -> Birth:
+    """`bash run.sh` with its trainer below it. `says`: seconds after the start, and a line."""
+
+    def birth(host: LaunchHost, supervisor: int) -> Proc:
+        shell = host.add(Proc(host.new_pid(), supervisor, ("bash", "run.sh")))
+        shell.ends_with_children = True
+        made = trainer or (lambda host, pid: Trainer(host, pid, shell.pid, saves=None))
+        child = host.add(made(host, host.new_pid()))
+        child.ppid = shell.pid
+        for each in (shell, child):
+            each.start = int(host.clock.now() * 100)
+        for after, line in says:
+            host.later(after, lambda line=line: add_line(host, line))  # type: ignore[misc]
+        if dies_after is not None:
+            host.exits[shell.pid] = exit_
+            host.later(dies_after, lambda: host.dies(child, exit_=exit_))
+        return shell
+
+    return birth
+
+
+def add_line(host: LaunchHost, line: str) -> None:
+    old = host.files[LOG].data if LOG in host.files else b""
+    host.write(LOG, old + line.encode() + b"\n")
+
+
+class Bringing(Stage):
+    """One launch through a connection that may be lost."""
+
+    def __init__(self, host: LaunchHost, run: str = "run1", **facts: Any) -> None:
+        known = job(**{"log": LOG, **facts})
+        super().__init__(host, run, aim=target(job=known))
+        assert isinstance(self.host, LaunchHost)
+        self.there = host
+        place = ReconnectingPlace(self.world, "pve1", host.clock, self.scope.teller)
+        self.scope = msgspec.structs.replace(self.scope, place=place)
+
+    async def launch(
+        self, plan_: LaunchPlan | None = None, stop: Callable[[], Awaitable[Outcome]] | None = None
+    ) -> Outcome:
+        return await launch_through(self.scope, plan_ or plan(), self.world.inside, stop)
+
+
+def a_host(*births: Birth) -> LaunchHost:
+    host = LaunchHost()
+    host.add(Proc(1000, 1, ("init",)))
+    host.births = list(births)
+    host.write(LOG, b"step 1 of the last run 14K tok/s\n")
+    return host
+
+
+def run(
+    host: LaunchHost, plan_: LaunchPlan | None = None, **facts: Any
+) -> tuple[Outcome, Bringing]:
+    stage = Bringing(host, **facts)
+    return asyncio.run(stage.launch(plan_)), stage
+
+
+def trainers(host: LaunchHost) -> list[Proc]:
+    return [each for each in host.procs.values() if each.argv[:2] == ("python", "train.py")]
+
+
+def test_a_good_launch_is_confirmed_and_told() -> None:
+    host = a_host(born(says=((1.0, "loading"), (3.0, "step 1 loss 9.1"))))
+    outcome, stage = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("redeployed", 0)
+    assert outcome.release is not None
+    assert (outcome.release.id, outcome.release.before, outcome.release.running) == (
+        "new", "old", "new",
+    )  # fmt: skip
+    assert outcome.health is not None
+    assert [(c.check, c.ok) for c in outcome.health[0].checks] == [
+        ("alive", True), ("hears", True), ("arguments", True), ("environment", True),
+    ]  # fmt: skip
+    assert host.orders == ["go", "done"]
+    assert (host.state["step"], host.state["confirmed_by"]) == ("healthy", "client")
+    assert [k.role for k in outcome.family] == ["wrapper", "trainer"]
+    # within is 10 s of its life, and little more
+    [healthy] = stage.of(e.Healthy)
+    assert 9.0 < healthy.seconds < 13.0
+    assert [line for each in stage.of(e.LogSaid) for line in each.lines] == [
+        "loading", "step 1 loss 9.1",
+    ]  # fmt: skip
+    assert host.sends() == []
+    assert host.ledgers == {}
+
+
+def test_what_is_put_there_is_put_once_and_secrets_are_for_their_owner() -> None:
+    host = a_host(born())
+    run(host)
+    assert host.text_of(f"{BASE}/activate.py") == SCRIPTS["activate.py"]
+    puts = [c.words[0] for c in host.frames if c.verb == "put"]
+    assert puts == [
+        f"{BASE}/activate.py", f"{BASE}/supervise.py", f"{BASE}/stage-run1/spec.json",
+    ]  # fmt: skip
+    assert host.modes[f"{BASE}/stage-run1/spec.json"] == "600"
+    host.frames.clear()
+    host.births = [born()]
+    for each in trainers(host):
+        host.dies(each)
+    run(host)
+    puts = [c.words[0] for c in host.frames if c.verb == "put"]
+    assert puts == [f"{BASE}/stage-run1/spec.json"]
+
+
+def test_a_pattern_counts_in_the_new_part_of_the_log_alone() -> None:
+    """The last run's line is there already; only the new run's own makes it healthy."""
+    expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s", within_s=60.0)
+    host = a_host(born(says=((4.0, "step 1 15K tok/s"),)))
+    outcome, stage = run(host, plan(expected=expected))
+    assert outcome.result == "redeployed"
+    assert 'the log says: "step 1 15K tok/s"' in stage.of(e.Healthy)[0].by
+    silent = a_host(born(), born())
+    outcome, _ = run(silent, plan(expected=expected, expected_old=EXPECTED))
+    assert outcome.result == "rolled_back"
+    assert outcome.reason is not None
+    assert "nothing new in the log matches 'tok/s'" in outcome.reason
+
+
+def test_one_that_dies_is_rolled_back_and_its_exact_end_is_told() -> None:
+    said = ((1.0, "Traceback (most recent call last):"), (1.1, "ValueError: bad shape"))
+    host = a_host(born(dies_after=2.0, exit_=3, says=said), born())
+    outcome, stage = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("rolled_back", 8)
+    assert outcome.reason is not None
+    assert "exit 3" in outcome.reason
+    pid = trainers(host)[0].inner
+    assert outcome.reason.endswith(f"release old runs again as {pid}")
+    assert outcome.release is not None
+    assert outcome.release.running == "old"
+    assert outcome.health is not None
+    assert [(each.state, each.release) for each in outcome.health] == [
+        ("unhealthy", "new"), ("healthy", "old"),
+    ]  # fmt: skip
+    assert outcome.health[0].exit == 3
+    assert outcome.health[0].log[-1] == "ValueError: bad shape"
+    assert stage.of(e.Unhealthy)[0].log[-1] == "ValueError: bad shape"
+    # it had ended by itself: nobody was sent anything
+    assert host.sends() == []
+
+
+def deaf(host: LaunchHost, pid: int) -> Proc:
+    made = Trainer(host, pid, hears=(), ignores=("INT",), saves=None)
+    made.python = True  # type: ignore[attr-defined]
+    return made
+
+
+def test_a_deaf_one_is_ended_and_the_version_before_comes_back() -> None:
+    host = a_host(born(trainer=deaf), born())
+    outcome, stage = run(host)
+    assert outcome.result == "rolled_back"
+    assert outcome.reason is not None
+    assert "ignores INT" in outcome.reason
+    # INT could not be heard, so it was not sent
+    assert [each.signal for each in outcome.signals] == ["TERM"]
+    assert len(trainers(host)) == 1
+    assert trainers(host)[0].hears == {"INT"}
+    assert [type(x) for x in stage.told if isinstance(x, e.RollingBack | e.RolledBack)] == [
+        e.RollingBack, e.RolledBack,
+    ]  # fmt: skip
+
+
+def test_no_signal_goes_into_a_save_of_the_newborn() -> None:
+    """It is given up because its log never matches, just while it writes its first checkpoint
+    over the last one. Ended at once, that would be torn; it is waited for."""
+    saver: list[Proc] = []
+
+    def saving(host: LaunchHost, pid: int) -> Proc:
+        made = Trainer(host, pid, hears=("INT",), takes_s=1.0)
+        saver.append(made)
+
+        def begin() -> None:
+            host.write("/ck/last.pt", b"half")
+            made.files[7] = Open("/ck/last.pt", since=host.clock.now(), rate=1e6)
+            host.later(20.0, finish)
+
+        def finish() -> None:
+            if host.procs.get(made.pid) is made:
+                host.write("/ck/last.pt", whole())
+                made.files.pop(7, None)
+
+        def hear(signal: str) -> None:
+            """KeyboardInterrupt in the middle of a write: the file is torn for good."""
+            if 7 in made.files:
+                host.end(made)
+            else:
+                made.hear(signal)
+
+        made.on_signal = hear
+        host.later(5.0, begin)
+        return made
+
+    host = a_host(born(trainer=saving), born())
+    host.write("/ck/last.pt", whole(), age_s=500.0)
+    expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s")
+    outcome, stage = run(host, plan(expected=expected, expected_old=EXPECTED))
+    assert outcome.result == "rolled_back"
+    assert host.files["/ck/last.pt"].data == whole()
+    assert any(each.why == "saving" for each in stage.of(e.Holding))
+    assert [each.signal for each in outcome.signals] == ["INT"]
+    assert saver[0].heard == ["INT"]
+
+
+def test_without_a_way_back_it_is_left_and_told() -> None:
+    host = a_host(born(trainer=deaf))
+    outcome, stage = run(host, plan(roll_back=False))
+    assert (outcome.result, exit_code_of(outcome)) == ("unhealthy", 8)
+    assert outcome.reason is not None
+    assert outcome.reason.endswith("release new runs on, as --no-rollback has it")
+    assert host.sends() == []
+    assert len(trainers(host)) == 1
+    dead = a_host(born(dies_after=1.0, exit_=1))
+    outcome, _ = run(dead, plan(launch_old=None, before=None))
+    assert outcome.result == "unhealthy"
+    assert outcome.reason is not None
+    assert outcome.reason.endswith("NOTHING runs")
+    assert stage.of(e.RollingBack) == []
+
+
+def test_where_the_version_before_does_not_come_back_either_nothing_is_claimed() -> None:
+    host = a_host(born(dies_after=1.0, exit_=1))
+    outcome, stage = run(host)
+    assert outcome.result == "unhealthy"
+    assert outcome.reason is not None
+    assert "release old did not come back: cannot run python3" in outcome.reason
+    assert stage.of(e.RolledBack)[0].pid is None
+    both = a_host(born(dies_after=1.0, exit_=1), born(dies_after=1.5, exit_=7))
+    outcome, _ = run(both)
+    assert outcome.result == "unhealthy"
+    assert outcome.reason is not None
+    assert "release old is back and ended too" in outcome.reason
+    assert "exit 7" in outcome.reason
+
+
+def test_what_cannot_be_prepared_touches_nothing() -> None:
+    host = a_host()
+    host.refuses = "no space left on device: /root/.train.py.fleetstop-run1"
+    outcome, _ = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("deploy_failed", 7)
+    assert outcome.reason == host.refuses
+    assert (host.orders, host.ledgers) == ([], {})
+    assert not any("stage-run1" in path for path in host.files)
+
+
+def test_a_log_that_cannot_be_read_leaves_it_open() -> None:
+    expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s", within_s=20.0)
+    host = a_host(born())
+    host.unreadable = {LOG}
+    outcome, _ = run(host, plan(expected=expected))
+    assert (outcome.result, exit_code_of(outcome)) == ("unreachable", 4)
+    assert outcome.reason is not None
+    assert "whether it is healthy could not be seen: its log could not be read" in outcome.reason
+    assert outcome.hint == "fleetstop status ct200:train"
+    assert "done" not in host.orders
+    assert len(trainers(host)) == 1
+
+
+# beside a stop
+
+
+def test_it_is_armed_before_the_stop_and_told_to_go_after_it() -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def stop() -> Outcome:
+        assert host.orders == ["armed"]
+        for _ in range(120):  # a slow save: all the while the activator hears us
+            await host.clock.sleep(1.0)
+        host.end(old)
+        await host.clock.sleep(1.0)
+        return msgspec.structs.replace(finished("stopped"), findings=("it saved",))
+
+    gone = (Born(old.inner, old.start), Born(5, 10050))
+    outcome = asyncio.run(stage.launch(plan(gone=gone), stop))
+    assert outcome.result == "redeployed"
+    assert host.orders == ["armed", "go", "done"]
+    pauses = [b - a for a, b in zip(host.beats, host.beats[1:], strict=False)]
+    assert max(pauses) <= 5.0
+    assert len(host.beats) > 30
+    assert outcome.findings == ("it saved",)
+
+
+def finished(result: Any) -> Outcome:
+    return Outcome(target="ct200:train", host="pve1", vmid=200, job="train", result=result)
+
+
+def test_what_was_not_stopped_is_not_replaced() -> None:
+    host = a_host()
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def stop() -> Outcome:
+        return finished("still_running")
+
+    outcome = asyncio.run(stage.launch(plan(gone=(Born(old.inner, old.start),)), stop))
+    assert (outcome.result, exit_code_of(outcome)) == ("still_running", 1)
+    assert host.orders == ["armed", "cancel"]
+    assert host.state["step"] == "cancelled"
+    assert not any("stage-run1" in path for path in host.files)
+    assert host.procs[old.pid] is old
+
+
+def test_what_says_stopped_and_lives_is_not_replaced_either() -> None:
+    """The activator looks itself: by identity, before it replaces anything."""
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def stop() -> Outcome:
+        return finished("stopped")
+
+    outcome = asyncio.run(stage.launch(plan(gone=(Born(old.inner, old.start),)), stop))
+    assert outcome.result == "deploy_failed"
+    assert outcome.reason == "what was to be gone lives"
+    assert len(trainers(host)) == 1
+
+
+def test_another_run_that_is_at_work_is_named_and_nothing_begins() -> None:
+    host = a_host(born())
+    other = Bringing(host, run="run0")
+    asyncio.run(other.lock().claim())
+    outcome, _ = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("refused", 5)
+    assert outcome.reason is not None
+    assert "run run0" in outcome.reason
+    assert host.activators == []
+
+
+# connections
+
+
+def test_a_lost_connection_is_made_again_and_nothing_is_done_twice() -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+    for verb in ("put", "order", "beat", "source"):
+        stage.world.within.after(verb, lambda _: stage.world.cut())
+    outcome = asyncio.run(stage.launch())
+    assert outcome.result == "redeployed"
+    assert len(host.activators) == 1
+    assert stage.of(e.Reconnected)
+
+
+def test_a_start_whose_answer_was_lost_is_known_by_its_state() -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+    stage.world.within.after("py", lambda _: stage.world.cut())
+    outcome = asyncio.run(stage.launch())
+    assert outcome.result == "redeployed"
+    assert len(host.activators) == 1
+
+
+def test_a_connection_that_does_not_come_back_says_who_goes_on() -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+
+    def away(_: Any) -> None:
+        if host.state["step"] == "launched":
+            stage.world.no_way_back = ConnectionLost("pve1: no route to host")
+            stage.world.cut()
+
+    stage.world.host.before("look", *[away] * 60)
+    outcome = asyncio.run(stage.launch())
+    assert (outcome.result, exit_code_of(outcome)) == ("unreachable", 4)
+    assert outcome.reason is not None
+    assert "it was started, and what works in the container sees to its health" in outcome.reason
+    host.clock.advance(60.0)
+    host.settle()
+    for _ in range(400):
+        host.clock.advance(0.1)
+        host.settle()
+    assert (host.state["step"], host.state["confirmed_by"]) == ("healthy", "activator")
+    assert len(trainers(host)) == 1
+
+
+@pytest.mark.parametrize("step", ["swapping", "launching", "launched", "rolling_back"])
+def test_an_activator_that_is_killed_is_told_and_nothing_is_claimed(step: str) -> None:
+    births = [born(dies_after=2.0, exit_=1), born()] if step == "rolling_back" else [born()]
+    host = a_host(*births)
+    host.killed_at = step
+    outcome, _ = run(host)
+    if step == "launched":
+        # it lives and is well; that nobody noted it is said
+        assert outcome.result == "redeployed"
+        assert "did not note that it is healthy: launched" in outcome.findings[0]
+        return
+    assert outcome.result in ("unreachable", "unhealthy")
+    assert exit_code_of(outcome) in (4, 8)
+    assert step in (outcome.reason or "") or "did not come back" in (outcome.reason or "")
+
+
+def test_a_timeout_ends_the_watching_and_not_the_job() -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+
+    async def timed() -> Outcome:
+        scope = msgspec.structs.replace(stage.scope, limit_s=0.0, until=host.clock.now())
+        return await launch_through(scope, plan(), stage.world.inside)
+
+    outcome = asyncio.run(timed())
+    assert outcome.result == "unreachable"
+    assert "--timeout" in (outcome.reason or "")
+
+
+# interruptions
+
+
+def interrupted_at(count: int, births: list[Birth]) -> tuple[LaunchHost, Bringing, bool]:
+    """Ctrl-C at the frame with this number; whether it came to that."""
+    host = a_host(*births)
+    stage = Bringing(host)
+
+    async def go() -> bool:
+        task = asyncio.ensure_future(stage.launch())
+        while not task.done() and len(host.frames) < count:
+            await asyncio.sleep(0)
+        hit = not task.done()
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            return hit
+        return False
+
+    return host, stage, asyncio.run(go())
+
+
+@pytest.mark.parametrize("count", [*range(1, 40, 2), 50, 70, 90, 110])
+@pytest.mark.parametrize("bad", [False, True], ids=["good", "bad"])
+def test_an_interruption_anywhere_is_told_and_leaves_no_gap(count: int, bad: bool) -> None:
+    births = [born(dies_after=2.0, exit_=1), born()] if bad else [born()]
+    host, stage, hit = interrupted_at(count, births)
+    if not hit:
+        assert stage.of(e.Interrupted) == []
+        return
+    [told] = stage.of(e.TargetFinished)
+    assert told.outcome.interrupted
+    assert told.outcome.release is not None
+    assert "interrupted; " in (told.outcome.reason or "")
+    assert host.sends() == []
+    # nobody beats any more: the activator goes on or cleans up, and leaves
+    for _ in range(1200):
+        host.clock.advance(0.1)
+        host.settle()
+    if not host.activators:
+        assert not trainers(host)
+        return
+    step, gone_to = host.state["step"], host.orders
+    assert step in ("cancelled", "healthy", "rolled_back")
+    assert (step == "cancelled") == ("go" not in gone_to)
+    assert len(trainers(host)) == (0 if step == "cancelled" else 1)
+    assert host.activators[0].proc.pid not in host.procs
+    if step == "cancelled":
+        reason = told.outcome.reason or ""
+        assert "nothing was started" in reason or "if it has heard go, and else leaves" in reason
+
+
+def test_the_healthcheck_of_the_inventory_is_none_of_its_business() -> None:
+    """What is expected comes with the plan: the caller reads the inventory."""
+    host = a_host(born())
+    outcome, _ = run(host, healthcheck=Healthcheck(log_matches="never", within_s=1.0))
+    assert outcome.result == "redeployed"

@@ -1,0 +1,54 @@
+"""What the supervisor recorded of a trainer's end, told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fleetstop.core.launching.ended import Record, last_death, lived_s, parse_record, way
+
+NOW = "2026-03-04T17:02:29.500+00:00"
+DEAD = "2026-03-04T14:02:29.500+00:00"
+
+
+def test_a_state_file_of_the_supervisor_is_read() -> None:
+    text = json.dumps(
+        {
+            "schema": 1, "mark": "7f3a", "supervisor": {"pid": 40, "start": 900},
+            "trainer": {"pid": 42, "start": 901}, "started_at": "2026-03-04T14:00:00.000+00:00",
+            "ended_at": DEAD, "exit": None, "signal": "KILL", "failed": None,
+        }
+    )  # fmt: skip
+    record = parse_record(text)
+    assert record is not None
+    assert (record.trainer and record.trainer.pid, way(record)) == (42, "killed by KILL")
+    assert lived_s(record) == 149.5
+    assert parse_record("") is None
+    assert parse_record('{"mark": 3}') is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"signal": "KILL"}, "the last run ended by KILL at 2026-03-04 14:02:29 UTC, 3 h ago"),
+        ({"exit": 1}, "the last run ended with exit 1 at 2026-03-04 14:02:29 UTC, 3 h ago"),
+        ({"exit": 0}, None),
+        ({"exit": 130}, None),
+        ({"signal": "INT"}, None),
+        ({}, None),
+    ],
+)
+def test_only_a_death_that_asks_for_an_explanation_is_told(
+    facts: dict[str, object], said: str | None
+) -> None:
+    record = Record(mark="m", ended_at=DEAD, **facts)  # type: ignore[arg-type]
+    assert last_death(record, NOW) == said
+
+
+def test_one_that_runs_has_not_died_and_odd_clocks_tell_no_age() -> None:
+    assert last_death(Record(mark="m", signal="KILL"), NOW) is None
+    assert last_death(None, NOW) is None
+    record = Record(mark="m", ended_at=NOW, signal="SEGV")
+    assert last_death(record, DEAD) == "the last run ended by SEGV at 2026-03-04 17:02:29 UTC"
+    assert last_death(record, "no time") == last_death(record, DEAD)

@@ -1,0 +1,207 @@
+"""Looks at what was started, one after another, into what is said of it. No clock, no shell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleetstop.core.gpu import Gpu, GpuView, Holder, Unseen
+from fleetstop.core.launching.ended import Record
+from fleetstop.core.launching.health import DEAF_S, Expected, Health, Seen, health
+from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
+from fleetstop.core.signals import NUMBERS, Masks
+
+ARGV = ("python3", "train.py", "--lr", "1")
+PYTHON = 1 << 12 | 1 << 24
+EXPECTED = Expected(argv=ARGV, stop_signal="INT")
+WRAPPED = Expected(argv=("bash", "run.sh"), stop_signal="INT")
+
+
+def bit(*names: str) -> int:
+    return sum(1 << (NUMBERS[each] - 1) for each in names)
+
+
+def process(
+    pid: int = 10,
+    *,
+    ppid: int = 5,
+    born_s: float = 100.0,
+    hears: tuple[str, ...] = ("INT",),
+    ignores: tuple[str, ...] = (),
+    up: bool = True,
+    argv: tuple[str, ...] = ARGV,
+    files: tuple[OpenFile, ...] | None = (),
+    state: str = "S",
+) -> Process:
+    ignored = bit(*ignores) | (PYTHON if up else 0)
+    return Process(
+        id=ProcessId(1000 + pid, int(born_s * 100)), ppid=1000 + ppid, pgid=0, sid=0, state=state,
+        comm=argv[0], flags=0, threads=1, ticks=0, inner=(pid,), argv=argv,
+        masks=Masks(pending=0, blocked=0, ignored=ignored, caught=bit(*hears)),
+        detail=Detail(blocked=0, files=files),
+    )  # fmt: skip
+
+
+def look(age_s: float, *processes: Process, root: Process | None = None, **facts: Any) -> Seen:
+    """`root` None: the first one is what was started, and the trainer itself."""
+    tree = ProcessTree(processes={e.id.pid: e for e in processes}, uptime=100.0 + age_s)
+    first = root or (processes[0] if processes else process())
+    trainers = tuple(e.id for e in processes if e.argv and "train.py" in e.argv)
+    known = {"trainers": trainers, "members": frozenset(tree.processes)}
+    return Seen(age_s=age_s, tree=tree, root=first.id, **{**known, **facts})
+
+
+def said(found: Health, check: str) -> bool | None:
+    return next(each.ok for each in found.checks if each.check == check)
+
+
+def test_without_a_pattern_it_has_to_live_for_the_whole_of_within() -> None:
+    assert health(EXPECTED, look(9.9, process())).state == "waiting"
+    found = health(EXPECTED, look(10.0, process()))
+    assert found.state == "healthy"
+    assert found.why == ("alive as 10, for 10 s", "hears INT", "its arguments arrived")
+
+
+def test_with_a_pattern_the_first_new_line_that_matches_is_enough() -> None:
+    expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s", within_s=600.0)
+    quiet = health(expected, look(3.0, process(), log=("loading",)))
+    assert quiet.state == "waiting"
+    found = health(expected, look(4.0, process(), log=("loading", "step 1 14K tok/s")))
+    assert found.state == "healthy"
+    assert 'the log says: "step 1 14K tok/s"' in found.why
+    late = health(expected, look(600.0, process(), log=("loading",)))
+    assert (late.state, late.why) == ("unhealthy", ("nothing new in the log matches 'tok/s'",))
+    unread = health(expected, look(600.0, process(), log=None))
+    assert (unread.state, unread.why) == ("unknown", ("its log could not be read",))
+
+
+def test_one_that_ended_is_told_at_once_with_its_exact_end() -> None:
+    exited = Record(mark="m", ended_at="2026-03-04T14:02:29+00:00", exit=3)
+    gone = look(2.1, root=process(), record=exited)
+    assert health(EXPECTED, gone).why == ("it ended within 2 s: exit 3",)
+    dumped = msgspec.structs.replace(exited, exit=None, signal="SEGV")
+    dead = health(EXPECTED, look(2.1, root=process(), record=dumped))
+    assert (dead.state, dead.why) == ("unhealthy", ("it ended within 2 s: killed by SEGV",))
+    # not recorded yet: that it is gone is known all the same
+    assert health(EXPECTED, look(2.1, root=process())).why == ("it ended within 2 s",)
+    zombie = look(2.1, process(state="Z"), trainers=())
+    assert health(EXPECTED, zombie).state == "unhealthy"
+
+
+def test_python_s_first_moments_are_without_a_handler_and_no_fault() -> None:
+    """It installs its own some 10 to 100 ms after it was started."""
+    young = process(hears=(), up=False)
+    assert health(EXPECTED, look(0.05, young)).state == "waiting"
+    never = health(EXPECTED, look(10.0, process(hears=(), up=True)))
+    assert never.state == "unhealthy"
+    assert "10 has no handler for INT" in never.why[0]
+
+
+def test_a_trainer_put_into_the_background_is_deaf_for_good() -> None:
+    """run.sh: `python train.py &`. Python is up and has left INT ignored."""
+    shell = process(8, argv=("bash", "run.sh"), hears=())
+    deaf = process(10, ppid=8, ignores=("INT",), hears=())
+    # a program may install its own handler once its imports are done
+    early = look(DEAF_S - 0.1, shell, deaf, root=shell)
+    assert health(WRAPPED, early).state == "waiting"
+    found = health(WRAPPED, look(DEAF_S, shell, deaf, root=shell))
+    assert (found.state, said(found, "hears"), said(found, "alive")) == ("unhealthy", False, None)
+    assert "10 ignores INT" in found.why[0]
+    assert "into the background with &" in found.why[0]
+    late_handler = process(10, ppid=8, hears=("INT",))
+    assert health(WRAPPED, look(10.0, shell, late_handler, root=shell)).state == "healthy"
+
+
+def test_both_signals_are_good_where_nobody_has_said_which_saves() -> None:
+    unsaid = msgspec.structs.replace(EXPECTED, stop_signal=None)
+    for hears in (("TERM",), ("INT",), ("INT", "TERM")):
+        assert health(unsaid, look(10.0, process(hears=hears))).state == "healthy"
+    found = health(unsaid, look(6.0, process(hears=(), ignores=("INT",))))
+    assert "10 ignores INT and has no handler for TERM" in found.why[0]
+    # the said one has to be heard, another does not help
+    assert health(EXPECTED, look(10.0, process(hears=("TERM",)))).state == "unhealthy"
+
+
+def test_a_wrapper_that_drops_what_was_added_is_unhealthy_at_once() -> None:
+    shell = process(8, argv=("bash", "run.sh"), hears=())
+    trainer = process(10, ppid=8)
+    expected = msgspec.structs.replace(
+        WRAPPED, arguments=("--resume", "/ck/9"), env={"FLEETSTOP_MARK": "7f3a", "A": "1"}
+    )
+    seen = look(0.4, shell, trainer, root=shell, environs={1010: {"FLEETSTOP_MARK": "7f3a"}})
+    found = health(expected, seen)
+    assert (said(found, "arguments"), said(found, "environment")) == (False, False)
+    assert found.state == "unhealthy"
+    assert len(found.why) == 2
+    kept = process(10, ppid=8, argv=(*ARGV, "--resume", "/ck/9"))
+    good = {"FLEETSTOP_MARK": "7f3a", "A": "1"}
+    assert health(expected, look(10.0, shell, kept, root=shell, environs={1010: good})).state == (
+        "healthy"
+    )
+
+
+def test_an_environment_that_cannot_be_read_is_told_and_no_reason_to_go_back() -> None:
+    expected = msgspec.structs.replace(EXPECTED, env={"A": "1"})
+    found = health(expected, look(10.0, process(), environs={1010: None}))
+    assert (found.state, said(found, "environment")) == ("healthy", None)
+    assert found.findings == ("10: its environment could not be read",)
+
+
+def test_a_trainer_that_died_under_a_living_wrapper_is_no_life() -> None:
+    """run.sh loops: what is seen now is another one."""
+    shell = process(8, argv=("bash", "run.sh"), hears=())
+    again = process(12, ppid=8, born_s=103.0)
+    found = health(WRAPPED, look(4.0, shell, again, root=shell, lost=(10,)))
+    assert (found.state, found.why) == ("unhealthy", ("10 ended within 4 s",))
+
+
+def test_a_wrapper_below_which_nobody_trains_is_waited_for_and_then_told() -> None:
+    shell = process(8, argv=("bash", "run.sh"), hears=())
+    assert health(WRAPPED, look(9.0, shell, root=shell)).state == "waiting"
+    found = health(WRAPPED, look(10.0, shell, root=shell))
+    assert found.why == ("no trainer is seen below what was started",)
+
+
+def test_one_that_outlives_what_was_started_will_end_unrecorded() -> None:
+    shell = process(8, argv=("bash", "run.sh"))
+    record = Record(mark="m", ended_at="2026-03-04T14:02:29+00:00", exit=0)
+    found = health(WRAPPED, look(10.0, process(), root=shell, record=record))
+    assert found.state == "healthy"
+    assert "has ended (exit 0) and left 10 behind" in found.findings[0]
+
+
+GPU0 = Gpu(0, "GPU-0", 5000, 80000)
+GPU1 = Gpu(1, "GPU-1", 5000, 80000)
+USED = GpuView((GPU0, GPU1), (Holder("GPU-0", 1010, 4000),))
+IDLE = GpuView((GPU0, GPU1), ())
+DEVICE = OpenFile(fd=5, target="/dev/nvidia0", flags=2, pos=0)
+
+
+@pytest.mark.parametrize(
+    ("view", "files", "age_s", "state", "ok"),
+    [
+        (USED, (), 10.0, "healthy", True),
+        (IDLE, (DEVICE,), 10.0, "healthy", True),
+        # importing and loading take their time
+        (IDLE, (), 10.0, "waiting", False),
+        (IDLE, (), 60.0, "unhealthy", False),
+        (Unseen("nvidia-smi hangs"), (DEVICE,), 10.0, "healthy", True),
+        (Unseen("nvidia-smi hangs"), (), 60.0, "unhealthy", False),
+        # neither the driver nor its files tell: unknown is unknown
+        (Unseen("nvidia-smi hangs"), None, 60.0, "healthy", None),
+    ],
+)
+def test_a_job_that_declares_gpus_has_to_use_one(
+    view: Any, files: Any, age_s: float, state: str, ok: bool | None
+) -> None:
+    expected = msgspec.structs.replace(EXPECTED, gpus=(0, 1))
+    found = health(expected, look(age_s, process(files=files), gpus=view))
+    assert (found.state, said(found, "gpu")) == (state, ok)
+
+
+def test_a_gpu_that_is_not_its_own_is_told() -> None:
+    expected = msgspec.structs.replace(EXPECTED, gpus=(1,))
+    found = health(expected, look(10.0, process(), gpus=USED))
+    assert found.findings == ("it uses GPU 0, which gpus: does not name",)
