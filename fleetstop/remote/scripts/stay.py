@@ -4,19 +4,20 @@
 
 The pane, or the unit, lives as long as this process, and this one as long as the trainer and all
 its orphans. What starts the trainer and records its end is supervise.py, as ever: whatever happens
-to the pane, the unit or this process, the trainer goes on and its end is recorded. SPEC.json is
-read by both; for this one it may tell
+to the pane, the unit or this process, the trainer goes on and its end is recorded. Both read the
+spec; for this one it may tell
 
-    report     gets the line that supervise.py prints (`started PID START`, `failed SENTENCE`), by
-               rename; on stdout it stands as well
     output     "pane": the log is shown as it grows; "log" (or nothing): it is not
     hand_on    the signal's name that is handed on, once; null (or nothing): none
     stop       the command that ends the job gently, which who types Ctrl-C here is told
 
+The line that supervise.py prints (`started PID START`, `failed SENTENCE`) stands on stdout, and
+gets into SPEC.json.report, by rename.
+
 The trainer itself never writes to the terminal: that may be held (Ctrl-S), or be gone with tmux,
 and would hold the trainer, or end it with EIO. It writes to its log, and this shows the log.
 
-HUP, INT, QUIT, TERM and TSTP end and stop nothing here. With `hand_on` (a unit's KillSignal, so
+No signal but KILL and STOP ends or stops anything here. With `hand_on` (a unit's KillSignal, so
 `systemctl stop`) that signal goes to the trainer alone, and only the first one does: what was
 started, or what a shell or a program like timeout runs below it. More than one child, a tee
 aside: nobody is told, and that is said.
@@ -38,14 +39,18 @@ SIGNALS = {int(each): each.name[3:] for each in signal.Signals}
 LOOK_S = 0.2
 MOST = 1 << 20  # so much of the log is shown between two looks at what else there is
 SET_CHILD_SUBREAPER = 36  # prctl(2)
-HEARD = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP}
-WAITED_FOR = HEARD | {signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU}
+NOT_TOLD = frozenset("HUP CHLD CONT TTIN TTOU WINCH URG PIPE".split())
+WAITED_FOR = {
+    each
+    for each in signal.Signals
+    if each.name[3:] not in "KILL STOP SEGV BUS FPE ILL TRAP SYS".split()
+}
 TYPED = {signal.SIGINT: "Ctrl-C", signal.SIGQUIT: "Ctrl-\\", signal.SIGTSTP: "Ctrl-Z"}
 THROUGH = frozenset(
     "sh bash dash ash zsh ksh mksh fish busybox timeout nice env uv sudo su script time stdbuf"
     " setpriv xargs flock nohup setsid ionice chrt taskset numactl doas runuser".split()
 )
-KINDS = ("report", "output", "hand_on", "stop")
+KINDS = ("output", "hand_on", "stop")
 
 
 class Terminal:
@@ -126,7 +131,7 @@ class Stay:
         while self._anybody_left():
             heard = signal.sigtimedwait(WAITED_FOR, LOOK_S)
             self.log.show()
-            if heard is not None and heard.si_signo in HEARD:
+            if heard is not None:
                 self._hear(signal.Signals(heard.si_signo))
             self._tell_the_end()
         self._tell_the_end()
@@ -156,7 +161,7 @@ class Stay:
                 f"fleetstop: {TYPED[number]} does not reach the trainer ({self.trainer});"
                 f" `{self.advice}` lets it save and leave"
             )
-        elif number != signal.SIGHUP:  # that one is the terminal's own end
+        elif name not in NOT_TOLD:  # HUP is the terminal's own end
             self.terminal.say(f"fleetstop: {name} is not handed on to the trainer ({self.trainer})")
 
     def _hand_on(self, number: signal.Signals, name: str) -> str:
@@ -206,9 +211,7 @@ def main(words: List[str]) -> int:
     spec = _read_json(_bytes(words[0]))
     log = Log(spec, terminal)
     line = _problem(spec, words[0]) or _started(words[0])
-    if isinstance(spec.get("report"), str):
-        line = _report(_bytes(spec["report"]), line)
-    terminal.say(line)
+    terminal.say(_report(_bytes(words[0]) + b".report", line))
     if not line.startswith("started "):
         return 1
     trainer, start = (int(word) for word in line.split()[1:3])
