@@ -28,10 +28,12 @@ from fleetstop.config.shape import (
 from fleetstop.config.spot import Spot
 from fleetstop.core.inventory import (
     MATCH_KEYS,
+    SESSION_PATTERN,
     Deploy,
     Healthcheck,
     Job,
     Launch,
+    Launcher,
     Match,
     match_problem,
 )
@@ -127,6 +129,20 @@ def _patterns(spot: Spot) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _launcher(spot: Spot) -> Launcher:
+    if isinstance(spot.node.value, str):
+        return Launcher(_KIND(spot))
+    fields = spot.fields(_SESSION, needed=("tmux",))
+    return Launcher("tmux", _SESSION["tmux"](fields["tmux"]))
+
+
+def _session(spot: Spot) -> str:
+    name = spot.text()
+    if re.fullmatch(SESSION_PATTERN, name) is None:
+        raise spot.wrong("may have letters, digits, - and _ only")
+    return name
+
+
 def _deploy(spot: Spot) -> Deploy:
     return Deploy(**read_values(spot.fields(_DEPLOY), _DEPLOY))
 
@@ -164,12 +180,15 @@ _MATCH: Table = {
     "gpu": BOOLEAN,
     "all": BOOLEAN,
 }
+_KIND = one_of("setsid", "tmux", "systemd")
+_SESSION: Table = {"tmux": Reader(_session, {"type": "string", "pattern": f"^{SESSION_PATTERN}$"})}
 _LAUNCH: Table = {
     "run": Reader(_program, _program_shape()),
     "cwd": PATH,
     "env": Reader(_environment, _variables()),
     "user": TEXT,
     "resume": Reader(_words, listed(WORD_SHAPE)),
+    "launcher": Reader(_launcher, {"anyOf": [_KIND.shape, keys(_SESSION, needed=("tmux",))]}),
 }
 _DEPLOY: Table = {"dest": PATH, "ignore": Reader(_patterns, listed(TEXT_SHAPE))}
 _HEALTHCHECK: Table = {"log_matches": WORD, "within": FINITE}

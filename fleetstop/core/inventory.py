@@ -17,6 +17,8 @@ MATCH_KEYS = ("script", "module", "exe", "pgrep", "pid", "pidfile", "unit", "tmu
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _NAME = re.compile(NAME_PATTERN)
+# tmux(1) makes _ of . and :, and reads $ @ % = + ! ~ { in front as something else
+SESSION_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 
 
 class Match(Struct, frozen=True):
@@ -39,12 +41,21 @@ class Match(Struct, frozen=True):
     all: bool = False
 
 
+class Launcher(Struct, frozen=True):
+    """What carries a trainer that we launch. `session`: the tmux session's name; None: the job's
+    own, or one made of its name."""
+
+    kind: Literal["setsid", "tmux", "systemd"] = "setsid"
+    session: str | None = None
+
+
 class Launch(Struct, frozen=True):
     run: tuple[str, ...] = ()
     cwd: str | None = None
     env: dict[str, str] = {}
     user: str | None = None
     resume: tuple[str, ...] = ()
+    launcher: Launcher = Launcher()
 
 
 class Deploy(Struct, frozen=True):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetstop.config import load_inventory
-from fleetstop.core.inventory import Container, Host, Inventory
+from fleetstop.core.inventory import Container, Host, Inventory, Launcher
 from fleetstop.errors import BadConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -227,6 +227,19 @@ BAD_INVENTORIES: list[tuple[str, str | None]] = [
         f"9: {JOB}.launch.env['A B']: is not the name of an environment variable",
     ),
     (
+        in_job("match: {script: a}\n    launch: {run: [a], launcher: tmuxx}"),
+        f"9: {JOB}.launch.launcher: must be setsid or tmux or systemd, not 'tmuxx',"
+        " did you mean 'tmux'?",
+    ),
+    (
+        in_job("match: {script: a}\n    launch: {run: [a], launcher: {tmux: 'a:b'}}"),
+        f"9: {JOB}.launch.launcher.tmux: may have letters, digits, - and _ only",
+    ),
+    (
+        in_job("match: {script: a}\n    launch: {run: [a], launcher: {systemd: a}}"),
+        f"9: {JOB}.launch.launcher: unknown key 'systemd'",
+    ),
+    (
         in_job("match: {script: a}\n    healthcheck: {within: forever}"),
         f"9: {JOB}.healthcheck.within: must end: 'forever' is not allowed here",
     ),
@@ -382,3 +395,20 @@ def test_an_inventory_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
         with pytest.raises(BadConfig) as caught:
             load_inventory(path, env, tmp_path, tmp_path)
         assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("", Launcher()),
+        (", launcher: setsid", Launcher("setsid")),
+        (", launcher: systemd", Launcher("systemd")),
+        (", launcher: tmux", Launcher("tmux")),
+        (", launcher: {tmux: my-run}", Launcher("tmux", "my-run")),
+    ],
+)
+def test_what_carries_a_launched_trainer(tmp_path: Path, written: str, read: Launcher) -> None:
+    text = f"match: {{script: a}}\n    launch: {{run: [a]{written}}}"
+    launch = load(tmp_path, fleet=in_job(text)).containers["ct1"].jobs[0].launch
+    assert launch is not None
+    assert launch.launcher == read

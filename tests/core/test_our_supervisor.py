@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from fleetstop.core.above.supervisors import Notes, standing_above
+from fleetstop.core.above.supervisors import Notes, standing_above, to_ask
+from fleetstop.core.above.units import systemd_policy
 from fleetstop.core.climbing.rungs import Standing, recipients
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.kin.birth import grow
 from fleetstop.core.kin.family import find
 from fleetstop.core.kin.lineage import abandoned, above_kind, through_panes
 from fleetstop.core.kin.matching import matches, records_the_end
+from fleetstop.core.process import ProcessTree
 from tests.core.test_lineage import SPAWN
 from tests.core.trees import process, roles_of, told, tree
 
 TRAIN = Match(script="train.py")
-OURS = (
-    "/opt/x/bin/python3 -I /srv/run/.fleetstop/supervise.py /srv/run/.fleetstop/status/train.json"
-)
+BASE = "/srv/run/.fleetstop/train"
+OURS = f"/opt/x/bin/python3 -I {BASE}/supervise.py {BASE}/launch.json"
+STAYS = f"/opt/x/bin/python3 -I {BASE}/stay.py {BASE}/launch.json"
 LAUNCHED = f"""
     1 init
       100 {OURS} # leader
@@ -32,7 +35,11 @@ LAUNCHED = f"""
         (OURS, True),
         ("python3.6 -I /a/supervise.py s.json", True),
         ("python3 -I -u '/a b/supervise.py' s.json", True),
-        ("python3 /a/supervise.py s.json", False),  # somebody's own
+        (f"python3 -I {BASE}/stay.py s.json", True),
+        (f"python3 {BASE}/stay.py s.json", False),
+        (f"python3 -I {BASE}/stay.py s.json more", False),
+        ("python3 -I /a/stay.py s.json", False),  # somebody's own
+        ("python3 /a/supervise.py s.json", False),
         ("python3 -I supervise.py s.json", False),
         ("python3 -I /a/supervise.py", False),
         ("python3 -I /a/supervise.py s.json more", False),
@@ -54,6 +61,75 @@ def test_it_is_told_with_what_it_will_do() -> None:
     [one] = standing_above(here, family, Notes())
     assert (one.pid, one.kind, one.again, one.restarts) == (100, "supervisor", "never", False)
     assert one.will == "started it and records its end; starts nothing again"
+
+
+IN_A_PANE = f"""
+    1 init
+      80 'tmux: server' # comm=tmux:
+        90 {STAYS} # leader
+          100 {OURS} # leader
+            110 python train.py # gpu leader      => trainer
+              120 python train.py # fork          => worker
+"""
+
+
+def test_in_a_pane_the_pane_is_told_too() -> None:
+    tale = told(IN_A_PANE)
+    found = find(tale.tree, TRAIN, None)
+    assert (roles_of(found), found.unclear, found.leftovers) == (tale.roles, None, ())
+    above = standing_above(tale.tree, found.families[0], Notes())
+    assert [(each.pid, each.kind, each.restarts) for each in above] == [
+        (80, "tmux", False),
+        (100, "supervisor", False),
+    ]
+    for panes in (90, 100):
+        assert through_panes(tale.tree, frozenset({panes})) == {110}
+
+
+@pytest.mark.parametrize("to", ["trainers", "wrapper", "tree", "group"])
+@pytest.mark.parametrize("named", ["stay.py", "python3", "tmux", None])
+def test_no_rung_reaches_what_stands_in_the_pane(to: str, named: str | None) -> None:
+    """With it the pane would go, and with a unit's main process what its KillMode says."""
+    here = tree(IN_A_PANE.replace("=> trainer", "").replace("=> worker", ""))
+    job = Job(name="train", match=TRAIN, wrapper=named)
+    [family] = find(here, TRAIN, job).families
+    standing = Standing(family, here, "INT", False, "given", {}, frozenset())
+    assert {each.pid for each in recipients(to, "KILL", standing)} <= {110, 120}
+
+
+OURS_SAYS = """\
+Restart=no
+RestartUSec=100ms
+TimeoutStopUSec=infinity
+MainPID=90
+KillMode=process
+KillSignal=2
+ActiveState=active
+SubState=running
+"""
+
+
+def test_a_unit_of_our_own_is_told_and_starts_nothing_again() -> None:
+    here = tree(
+        f"1 init\n  90 {STAYS} # leader\n    100 {OURS} # leader\n      110 python train.py"
+    )
+    groups = ("/lxc/200/ns/system.slice/fleetstop-train.service",)
+    inside = {k: msgspec.structs.replace(p, cgroups=groups) for k, p in here.processes.items()}
+    here = ProcessTree(inside, here.uptime)
+    [family] = find(here, TRAIN, None).families
+    (unit,) = to_ask(here, [family]).units
+    policy = systemd_policy(unit, OURS_SAYS)
+    assert policy is not None
+    over, ours = standing_above(here, family, Notes(policies={unit: policy}))
+    assert (over.kind, over.again, ours.kind) == ("systemd", "never", "supervisor")
+    assert over.will == (
+        "leaves it ended; `systemctl stop` would send INT to its main process,"
+        " which hands it on to the trainer once"
+    )
+    # a unit that only carries it: cron's, say, from whose table it was launched
+    other = msgspec.structs.replace(policy, main_pid=7)
+    (only,) = standing_above(here, family, Notes(policies={unit: other}))
+    assert only.kind == "supervisor"
 
 
 def test_it_is_never_family() -> None:

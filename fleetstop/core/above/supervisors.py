@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from msgspec import Struct
 
 from fleetstop.core.above.launchers import Launcher, launcher_of
-from fleetstop.core.above.units import Policy, docker_of, units_of
+from fleetstop.core.above.units import Policy, docker_of, handed_on, units_of
 from fleetstop.core.kin.family import Family
 from fleetstop.core.kin.lineage import above_kind, shell_runs, spawned
 from fleetstop.core.kin.loops import Again, told
-from fleetstop.core.kin.matching import base, executed, is_shell, records_the_end
+from fleetstop.core.kin.matching import base, executed, is_shell, records_the_end, stands_for_it
 from fleetstop.core.kin.shells import loop_of, names_below, scripts
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 
@@ -120,8 +121,7 @@ def standing_above(tree: ProcessTree, family: Family, notes: Notes) -> tuple[Abo
             if each.id not in ids:
                 break
             inside.append(each)
-        seen = path[len(inside) : len(inside) + 1]
-        for each in reversed(seen):
+        for each in reversed(_ends(path[len(inside) :])):
             for one in _supervisors(tree, each, family, notes):
                 found.setdefault(one.id or one.name, one)
         for each in reversed(inside):
@@ -129,6 +129,14 @@ def standing_above(tree: ProcessTree, family: Family, notes: Notes) -> tuple[Abo
                 found.setdefault(each.id, made)
     units = [_from(policy, None, None) for policy in _units(tree, family, notes)]
     return (*units, *found.values())
+
+
+def _ends(path: list[Process]) -> list[Process]:
+    """What ends the chain: the first that is no member. Where that is our own launch's, the pane
+    that it stands in, too."""
+    ours = list(takewhile(records_the_end, path))
+    pane = path[len(ours) : len(ours) + 1] if ours else []
+    return [*path[:1], *(each for each in pane if _kind(each) in ("tmux", "screen"))]
 
 
 def _member(tree: ProcessTree, process: Process, family: Family, notes: Notes) -> Above | None:
@@ -306,15 +314,20 @@ def _container_of(tree: ProcessTree, family: Family) -> str | None:
 
 
 def _units(tree: ProcessTree, family: Family, notes: Notes) -> list[Policy]:
-    """Units whose main process is a member; a unit that only carries it (sshd's, cron's, the
-    container runtime's) has nothing to start again. One that systemctl did not tell of may."""
+    """Units whose main process is a member, or stands above one for our own launch; a unit that
+    only carries it (sshd's, cron's, the container runtime's) has nothing to start again. One that
+    systemctl did not tell of may."""
     pids = {kin.pid for kin in family.members}
+    above = [each for kin in family.trainers for each in tree.above(kin.id.pid)]
+    ours = {each.pid for each in above if stands_for_it(each)}
     groups = [g for k in family.members if (p := tree.get(k.id)) for g in p.cgroups]
     found = []
     for unit in units_of(groups):
         policy = notes.policies.get(unit)
         if policy is None and unit.removesuffix(".service") not in _CARRIERS:
             found.append(Policy("systemd", unit, "unknown", 0.0, _ENDING["systemd"]))
+        elif policy is not None and policy.main_pid in ours:
+            found.append(handed_on(policy))
         elif policy is not None and policy.main_pid in pids:
             found.append(policy)
     return found

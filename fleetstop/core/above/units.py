@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleetstop.core.kin.loops import Again
 from fleetstop.core.signals import NUMBERS
@@ -15,6 +16,7 @@ SHOWN = (
     "MainPID Restart RestartUSec KillSignal KillMode TimeoutStopUSec ActiveState SubState".split()
 )
 """Properties of `systemctl show`; org.freedesktop.systemd1(5)."""
+_MAIN = "its main process"
 _UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]{1,255}\.service")
 _DOCKER = re.compile(r"(?:docker-|/docker/)([0-9a-f]{64})")
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|min|h|d)?")
@@ -95,13 +97,19 @@ def systemd_policy(unit: str, text: str) -> Policy | None:
     )
 
 
+def handed_on(policy: Policy) -> Policy:
+    """The same of a unit whose main process stands there for our own launch's trainer."""
+    will = policy.will.replace(_MAIN, f"{_MAIN}, which hands it on to the trainer once")
+    return replace(policy, will=will)
+
+
 def _stop(said: dict[str, str]) -> str:
     number = said.get("KillSignal", "15")
     name = next((n for n, v in NUMBERS.items() if str(v) == number), number.removeprefix("SIG"))
     mode = said.get("KillMode", "")
     # systemd.kill(5): `mixed` sends KillSignal to the main process, and KILL to all that is left
     alone, nobody = mode in ("process", "mixed"), mode == "none"
-    whom = "its main process" if alone else "nobody" if nobody else "all of it"
+    whom = _MAIN if alone else "nobody" if nobody else "all of it"
     left = span(said.get("TimeoutStopUSec", ""))
     rest = " to what is left" if mode == "mixed" else ""
     then = f", and KILL{rest} after {_seconds(left)}" if left and not nobody else ""

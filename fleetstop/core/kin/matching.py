@@ -75,11 +75,18 @@ def executed(argv: Sequence[str]) -> Executed:
 
 def records_the_end(process: Process) -> bool:
     """The supervisor of our own launch (remote/scripts/supervise.py): `python -I …/supervise.py
-    SPEC`. It started a trainer and is no part of the job: it does nothing but record its end."""
+    SPEC`. It started a trainer and is no part of the job: it does nothing but record its end.
+    Or what stands above that in a tmux pane or a unit, `python -I …/.fleetstop/…/stay.py SPEC`."""
     argv = process.argv or ()
     ran = executed(argv)
-    ours = (ran.script or "").endswith("/supervise.py") and len(ran.words) == 1
-    return ours and "-I" in argv[1 : -len(ran.words) - 1]
+    ours = (ran.script or "").endswith("/supervise.py") or stands_for_it(process)
+    return ours and len(ran.words) == 1 and "-I" in argv[1 : -len(ran.words) - 1]
+
+
+def stands_for_it(process: Process) -> bool:
+    """remote/scripts/stay.py: the pane or the unit lives as long as this does."""
+    script = executed(process.argv or ()).script or ""
+    return "/.fleetstop/" in script and script.endswith("/stay.py")
 
 
 def script_of(process: Process) -> str | None:
