@@ -32,11 +32,16 @@ def script(name: str) -> str:
 
 
 async def ask(
-    scope: Scope, interpreter: str, question: dict[str, Any], kind: type[T], size: int
+    scope: Scope,
+    interpreter: str,
+    question: dict[str, Any],
+    kind: type[T],
+    size: int,
+    of: str = "survey.py",
 ) -> T:
-    """`size`: bytes of all files it has to read. A survey only looks: it is asked in a dry run
-    too, and again over another connection."""
-    words = (interpreter, script("survey.py"), json.dumps(question))
+    """`size`: bytes of all files it has to read. What only looks is asked in a dry run too, and
+    again over another connection. `of`: the script whose question it is."""
+    words = (interpreter, script(of), json.dumps(question))
     deadline_s, changes = QUIET_S + size / _READ_RATE, question["ask"] == "fill"
     command = Command("py", words, deadline_s=deadline_s, changes=changes)
     done = await (await scope.place.hands()).run(command)

@@ -1,0 +1,138 @@
+"""Everything that has to be known before a job is brought up: how, where, beside what. Only looks."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from fleetstop.actions import looks
+from fleetstop.actions.interpreter import ask
+from fleetstop.actions.kept import FRESH_S, Kept
+from fleetstop.actions.locate import Scene
+from fleetstop.actions.origins import login, origins, person, where_from
+from fleetstop.actions.telling import Scope
+from fleetstop.core.above.supervisors import standing_above
+from fleetstop.core.adopting.gather import program_word
+from fleetstop.core.inventory import Job
+from fleetstop.core.kin.family import Family
+from fleetstop.core.launching.interpreter import USUAL, of_process, of_words
+from fleetstop.core.launching.origin import Origin
+from fleetstop.core.launching.outermost import outermost, owners, tee_log
+from fleetstop.core.launching.recipe import Known, whom
+from fleetstop.core.process import Process
+from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
+from fleetstop.core.releases.ground import Contents, Found, Ground, Names
+from fleetstop.core.releases.ground import ground as read
+from fleetstop.core.saves.checkpoint import Listing, checkpoints
+from fleetstop.errors import Refused
+
+_SCRIPT = "ground.py"
+_SHOWN_MOST = 1024 * 1024
+_GUESS = 256 * 2**20
+_TRIED = 8
+
+
+class Running(Struct, frozen=True):
+    """The job that runs. `head`: how its outermost own process was started; `trainer`: who trains;
+    `restarts`: what has it in its keeping, a sentence; `log`: where its output goes."""
+
+    family: Family
+    head: Origin | None
+    trainer: Process
+    exe: str | None
+    restarts: str | None
+    log: str | None
+
+
+async def running(scope: Scope, scene: Scene, family: Family) -> Running:
+    tree = scene.tree
+    trainer = tree.get(family.trainers[0].id)
+    if trainer is None:
+        raise Refused("its trainer ended while it was looked at", hint="run it again")
+    head = outermost(tree, family)
+    asked = [each for each in (head, trainer) if each is not None]
+    told = await origins(scope, tree, {each.id: each for each in asked}.values())
+    kept = owners(family, standing_above(tree, family, scene.notes))
+    origin = told.get(head.id) if head is not None else None
+    return Running(
+        family=family,
+        head=await _with_its_directory(scope, origin, head),
+        trainer=trainer,
+        exe=told[trainer.id].exe if trainer.id in told else None,
+        restarts=kept[0].cmd if kept else None,
+        log=(origin.log if origin is not None else None) or tee_log(tree, family),
+    )
+
+
+async def _with_its_directory(
+    scope: Scope, origin: Origin | None, head: Process | None
+) -> Origin | None:
+    """A relative program is found from where it was started, which need not be where it is."""
+    if origin is None or head is None:
+        return origin
+    where = await where_from(scope, origin, program_word(head))
+    return msgspec.structs.replace(origin, cwd=where or origin.cwd)
+
+
+def python_of(job: Job, now: Running | None) -> str:
+    """The job's own interpreter: of what runs, else of what would be started, else the usual one."""
+    found = of_process(now.trainer.argv or (), now.exe) if now is not None else None
+    return found or of_words(job.launch.run if job.launch is not None else ()) or USUAL
+
+
+async def what_it_loads(
+    scope: Scope, python: str, now: Running | None, also: Iterable[str | None]
+) -> tuple[tuple[Loaded, ...], dict[str, str]]:
+    """What the trainer runs, and the real names of it and of `also`."""
+    there = paths_asked(now.trainer) if now is not None else ()
+    may = [each for each in also if each is not None and each.startswith("/")]
+    question = {"ask": "names", "there": list(there), "may": may}
+    real = (await ask(scope, python, question, Names, 0, _SCRIPT)).real
+    return (loaded(now.trainer, real) if now is not None else ()), real
+
+
+async def ground(scope: Scope, python: str, base: str, dest: str, wanted: Iterable[str]) -> Ground:
+    """What lies there: the activator's state, kept releases, the files themselves."""
+    question = {"ask": "ground", "base": base, "dest": dest, "wanted": sorted(wanted)}
+    return read(await ask(scope, python, question, Found, _GUESS, _SCRIPT), base)
+
+
+async def contents(scope: Scope, python: str, paths: Iterable[str]) -> dict[str, bytes]:
+    """The bytes of these files, where they are short enough to be shown."""
+    question = {"ask": "contents", "paths": list(paths), "most": _SHOWN_MOST}
+    found = (await ask(scope, python, question, Contents, _GUESS, _SCRIPT)).contents
+    return {path: base64.b64decode(said) for path, said in found.items()}
+
+
+async def newest_whole(scope: Scope, directory: str | None, *, at_rest: bool) -> str | None:
+    """The path of the newest complete checkpoint; None where none is seen. `at_rest`: nobody of
+    the job lives any more that could still write to one."""
+    if directory is None:
+        return None
+    try:
+        shell = await scope.place.files()
+        listed = await looks.listing(shell, directory)
+        if not isinstance(listed.listing, Listing):
+            return None
+        kept = Kept()
+        for one in reversed(checkpoints(listed.listing)[-_TRIED:]):
+            old = listed.now is not None and listed.now - one.mtime > FRESH_S
+            if (await kept.read(shell, one, frozenset(), stable=at_rest or old)).whole:
+                return one.path
+    except looks.NOT_ENTERED:
+        return None
+    return None
+
+
+async def known(scope: Scope, job: Job, now: Running | None) -> Known:
+    """What a recipe needs of the place."""
+    origin = now.head if now is not None else None
+    return Known(
+        origin=origin,
+        person=await person(scope, whom(job.launch, origin)),
+        login=await login(scope),
+        checkpoint=await newest_whole(scope, job.checkpoints, at_rest=now is None),
+    )

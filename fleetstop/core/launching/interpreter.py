@@ -1,0 +1,28 @@
+"""Which Python is the job's own, by what runs or by what would be started; runs none."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+USUAL = "python3"
+_PYTHON = re.compile(r"python[0-9.]*|pypy[0-9.]*")
+
+
+def is_python(word: str) -> bool:
+    return _PYTHON.fullmatch(posixpath.basename(word)) is not None
+
+
+def of_process(argv: Sequence[str], exe: str | None) -> str | None:
+    """Absolute. The name it was called by where that is a path, since a virtual environment is one
+    of names; else its program. None: it is no Python."""
+    if exe is None or not is_python(exe):
+        return None
+    called = argv[0] if argv else ""
+    return called if called.startswith("/") and is_python(called) else exe
+
+
+def of_words(words: Sequence[str]) -> str | None:
+    """Of a command that may be behind `env`, `nice` and the like; None: none is named."""
+    return next((each for each in words if is_python(each)), None)

@@ -1,0 +1,72 @@
+"""What was found where a job is deployed, as ground.py in the container told it; asks nothing."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fleetstop.core.launching.ended import Record, parse_record
+from fleetstop.core.releases.activation import State, parse_state
+from fleetstop.core.releases.manifest import Broken, Release, parse_release
+
+
+class Names(Struct, frozen=True):
+    """Real names, by the path that was asked for."""
+
+    real: dict[str, str]
+
+
+class Contents(Struct, frozen=True):
+    """Base64, by path; what is missing was no plain file, or too long."""
+
+    contents: dict[str, str]
+
+
+class Found(Struct, frozen=True):
+    """The raw answer; see ground.py. `activator` None: it cannot be told whether it lives. Times
+    are seconds since the epoch by the container's clock."""
+
+    state: str | None
+    activator: bool | None
+    beat_s: float | None
+    releases: dict[str, str]
+    on_disk: dict[str, str]
+    changed: dict[str, float]
+    last: str | None
+    now: float
+
+
+class Ground(Struct, frozen=True):
+    """The same, read. `broken`: what was there and says nothing; of releases only a finding."""
+
+    state: State | Broken | None
+    activator: bool | None
+    beat_s: float | None
+    releases: dict[str, Release]
+    on_disk: dict[str, str]
+    changed: dict[str, float]
+    last: Record | None
+    now: float
+    broken: tuple[str, ...] = ()
+
+
+def ground(found: Found, base: str) -> Ground:
+    state = None
+    if found.state is not None:
+        state = parse_state(found.state.encode("utf-8", "surrogateescape"), f"{base}/state.json")
+    parsed = {
+        name: parse_release(
+            told.encode("utf-8", "surrogateescape"), f"{base}/releases/{name}/manifest.json"
+        )
+        for name, told in found.releases.items()
+    }
+    return Ground(
+        state=state,
+        activator=found.activator,
+        beat_s=found.beat_s,
+        releases={name: each for name, each in parsed.items() if isinstance(each, Release)},
+        on_disk=found.on_disk,
+        changed=found.changed,
+        last=parse_record(found.last),
+        now=found.now,
+        broken=tuple(each.sentence for each in parsed.values() if isinstance(each, Broken)),
+    )
