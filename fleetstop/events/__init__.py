@@ -21,36 +21,16 @@ from fleetstop.events.kept import Opened as Opened
 from fleetstop.events.kept import SeenProcess as SeenProcess
 from fleetstop.events.kept import Snapshot as Snapshot
 from fleetstop.events.kept import Untold as Untold
-from fleetstop.events.launching import (
-    Activated as Activated,
-)
-from fleetstop.events.launching import (
-    Armed as Armed,
-)
-from fleetstop.events.launching import (
-    Healthy as Healthy,
-)
-from fleetstop.events.launching import (
-    Launched as Launched,
-)
-from fleetstop.events.launching import (
-    LogSaid as LogSaid,
-)
-from fleetstop.events.launching import (
-    Proved as Proved,
-)
-from fleetstop.events.launching import (
-    RolledBack as RolledBack,
-)
-from fleetstop.events.launching import (
-    RollingBack as RollingBack,
-)
-from fleetstop.events.launching import (
-    Staged as Staged,
-)
-from fleetstop.events.launching import (
-    Unhealthy as Unhealthy,
-)
+from fleetstop.events.launching import Activated as Activated
+from fleetstop.events.launching import Armed as Armed
+from fleetstop.events.launching import Healthy as Healthy
+from fleetstop.events.launching import Launched as Launched
+from fleetstop.events.launching import LogSaid as LogSaid
+from fleetstop.events.launching import Proved as Proved
+from fleetstop.events.launching import RolledBack as RolledBack
+from fleetstop.events.launching import RollingBack as RollingBack
+from fleetstop.events.launching import Staged as Staged
+from fleetstop.events.launching import Unhealthy as Unhealthy
 
 
 class Started(Event, frozen=True, tag="started"):
