@@ -1,24 +1,8 @@
-"""Events of a launch, restart or redeploy, from the staging to its health."""
+"""Events of a launch, restart or redeploy, from the activator to its health."""
 
 from __future__ import annotations
 
-from fleetstop.events.base import Event
-
-
-class Staged(Event, frozen=True, tag="staged"):
-    """New files lie in the container, whole; `same`: how many were there already, not sent."""
-
-    files: int
-    size: int
-    same: int
-    seconds: float
-
-
-class Proved(Event, frozen=True, tag="proved"):
-    """What was staged can run: `by` are the proofs, like `compiled with python3.11`."""
-
-    by: tuple[str, ...]
-    seconds: float
+from fleetstop.events.event import Event
 
 
 class Armed(Event, frozen=True, tag="armed"):

@@ -96,6 +96,11 @@ def _post(event: e.Event, now: float) -> _Post | None:
             return _Post(_VERIFYING[event.what], now)
         case e.Waiting():
             return _Post(f"waiting {AIMS[event.what]}", now, event.limit_s)
+        case e.Staging():
+            rate = f", {words.size(event.rate)}/s" if event.rate else ""
+            return _Post(
+                f"sending: {words.size(event.sent)} of {words.size(event.size)}{rate}", now
+            )
         case e.Staged():
             return _Post("proving what was staged", now)
         case e.Armed() | e.Activated():

@@ -65,6 +65,15 @@ LAUNCH: list[e.AnyEvent] = [
     ),
 ]  # fmt: skip
 
+SENDING = e.Staging(
+    at=s.at("14:02:11"),
+    target=s.T,
+    sent=12 << 20,
+    size=200 << 20,
+    files=3,
+    same=2,
+    rate=9.0 * 2**20,
+)
 STAGED = e.Staged(at=s.at("14:02:11"), target=s.T, files=3, size=18_400, same=2, seconds=0.4)
 PROVED = e.Proved(
     at=s.at("14:02:12"), target=s.T, seconds=1.1,
