@@ -44,6 +44,24 @@ def told(event: e.Event, shown: set[str]) -> list[tuple[str, str]]:
     return []
 
 
+def awaited(event: e.Event) -> tuple[str, float | None] | None:
+    """What is waited for from this event on, and the limit in seconds where there is one."""
+    match event:
+        case e.Staging():
+            rate = f", {words.size(event.rate)}/s" if event.rate else ""
+            return f"sending: {words.size(event.sent)} of {words.size(event.size)}{rate}", None
+        case e.Staged():
+            return "proving what was staged", None
+        case e.Armed() | e.Activated():
+            return "starting", None
+        case e.Launched():
+            which = "the version before" if event.old else "it"
+            return f"looking whether {which} is healthy: {event.pid}", event.within_s
+        case e.RollingBack():
+            return "bringing the version before back", None
+    return None
+
+
 def detail(event: e.Event) -> str | None:
     """What only `--verbose` tells."""
     if not isinstance(event, e.Armed):
