@@ -15,7 +15,6 @@ from fleetstop.actions import hands, looks
 from fleetstop.actions.telling import Scope
 from fleetstop.core.launching.activator import (
     BEAT_S,
-    LEFT,
     ActivatorSpec,
     ActivatorState,
     Order,
@@ -114,7 +113,7 @@ class Activation:
         end = self._scope.clock.now() + within_s
         while True:
             state = await self.look()
-            if state is not None and (state.step in steps or state.step in LEFT):
+            if state is not None and (state.step in steps or state.left):
                 return state
             if self._scope.clock.now() >= end or not await self.lives():
                 return await self.look()  # it may have written its last word in between

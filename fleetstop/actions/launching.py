@@ -165,7 +165,7 @@ class Launching:
         )
         said = "; ".join(why)
         if not spec.roll_back or spec.launch_old is None:
-            return self._left_unhealthy(said, grown)
+            return await self._left_unhealthy(said, grown)
         self.scope.teller.tell(events.RollingBack, release=spec.before)
         if grown is not None and grown.family is not None:
             ended = await end_newborn(self.scope, self.lock, grown.family)
@@ -181,8 +181,12 @@ class Launching:
             await self.activation.order("back")
         return await self._back(said)
 
-    def _left_unhealthy(self, said: str, grown: Grown | None) -> Outcome:
+    async def _left_unhealthy(self, said: str, grown: Grown | None) -> Outcome:
         runs = grown is not None and grown.family is not None
+        if not runs:
+            state = await self.activation.until("unhealthy")
+            if state is not None and state.step == "rolled_back":
+                self._finding("the files of the version before are back in place")
         name = _version(self.plan.spec.release, "what was started")
         wish = "" if self.plan.spec.roll_back else ", as --no-rollback has it"
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
@@ -236,10 +240,11 @@ class Launching:
         """An outcome with everything known by now; `facts` win."""
         spec, state = self.plan.spec, self.activation.state
         running = state.running if state is not None else None
+        told = (*self._findings, *(state.findings if state is not None else ()))
         known: dict[str, Any] = {
             **self._facts,
             **self.rise.facts(),
-            "findings": tuple(dict.fromkeys(self._findings)),
+            "findings": tuple(dict.fromkeys(told)),
             "release": ReleaseRecord(id=spec.release, before=spec.before, running=running),
         }
         return outcome_of(self.scope.target, result, hint=hint, **{**known, **facts})

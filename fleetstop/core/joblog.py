@@ -66,12 +66,13 @@ def new_part(data: bytes, since: int) -> NewPart | None:
     begins = tail.size - len(raw)
     fresh = raw[max(0, since - begins) :]
     missed = max(0, begins - since)
-    whole, newline, rest = fresh.rpartition(b"\n")
-    if len(rest) > _LONGEST:
-        whole, newline, rest = fresh, b"", b""
-    text = whole.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
-    lines = tuple(line.split("\r")[-1] for line in text.split("\n")) if whole or newline else ()
-    return NewPart(lines=lines, upto=tail.size - len(rest), missed=missed)
+    # a bar is whole each time that it returns: it may never end its line
+    cut = max(fresh.rfind(b"\n"), fresh.rfind(b"\r")) + 1
+    if len(fresh) - cut > _LONGEST:
+        cut = len(fresh)
+    text = fresh[:cut].decode("utf-8", "backslashreplace").removesuffix("\n")
+    lines = tuple(line.rstrip("\r").split("\r")[-1] for line in text.split("\n")) if cut else ()
+    return NewPart(lines=lines, upto=tail.size - len(fresh) + cut, missed=missed)
 
 
 def shape(line: str) -> str:

@@ -9,42 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome, PlannedStep, Report
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing
-from fleetstop.events.base import Event as Event
+from fleetstop.events.event import Event as Event
 from fleetstop.events.kept import BlackBox as BlackBox
 from fleetstop.events.kept import Boxed as Boxed
 from fleetstop.events.kept import Opened as Opened
 from fleetstop.events.kept import SeenProcess as SeenProcess
 from fleetstop.events.kept import Snapshot as Snapshot
 from fleetstop.events.kept import Untold as Untold
-from fleetstop.events.launching import (
-    Activated as Activated,
-)
-from fleetstop.events.launching import (
-    Armed as Armed,
-)
-from fleetstop.events.launching import (
-    Healthy as Healthy,
-)
-from fleetstop.events.launching import (
-    Launched as Launched,
-)
-from fleetstop.events.launching import (
-    LogSaid as LogSaid,
-)
-from fleetstop.events.launching import (
-    RolledBack as RolledBack,
-)
-from fleetstop.events.launching import (
-    RollingBack as RollingBack,
-)
-from fleetstop.events.launching import (
-    Unhealthy as Unhealthy,
-)
+from fleetstop.events.launching import Activated as Activated
+from fleetstop.events.launching import Armed as Armed
+from fleetstop.events.launching import Healthy as Healthy
+from fleetstop.events.launching import Launched as Launched
+from fleetstop.events.launching import LogSaid as LogSaid
+from fleetstop.events.launching import RolledBack as RolledBack
+from fleetstop.events.launching import RollingBack as RollingBack
+from fleetstop.events.launching import Unhealthy as Unhealthy
 from fleetstop.events.staging import Proved as Proved
 from fleetstop.events.staging import Staged as Staged
 from fleetstop.events.staging import Staging as Staging
@@ -128,7 +112,7 @@ class Located(Event, frozen=True, tag="located"):
     checkpoints_declared: bool
     gpus: tuple[GpuRecord, ...] | None
     gpu_total_mib: int | None
-    landings: dict[str, Landing] = field(default_factory=dict)
+    landings: dict[str, Landing] = {}  # noqa: RUF012 a Struct gives each its own
     above: tuple[AboveRecord, ...] = ()
     checkpoints_unseen: str | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fleetstop.events.base import Event
+from fleetstop.events.event import Event
 
 
 class Untold(Event, frozen=True):

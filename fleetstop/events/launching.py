@@ -1,8 +1,8 @@
-"""Events of a launch, restart or redeploy, from what waits for it to its health."""
+"""Events of a launch, restart or redeploy, from the activator to its health."""
 
 from __future__ import annotations
 
-from fleetstop.events.base import Event
+from fleetstop.events.event import Event
 
 
 class Armed(Event, frozen=True, tag="armed"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetstop.events.base import Event
+from fleetstop.events.event import Event
 
 
 class Staging(Event, frozen=True, tag="staging"):

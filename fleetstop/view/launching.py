@@ -14,8 +14,11 @@ LINE_SHOWN = 160
 _VERBS = {"launch": "launched", "restart": "restarted", "rollback": "rolled back as asked"}
 
 
-def told(event: e.Event) -> list[tuple[str, str]]:
-    """Marks (`! ` or none) and texts, a line each; empty for what is no event of a launch."""
+def told(event: e.Event, shown: set[str]) -> list[tuple[str, str]]:
+    """Marks (`! ` or none) and texts, a line each; empty for what is no event of a launch.
+
+    `shown`: lines of its log that stand on the screen already; grows.
+    """
     match event:
         case e.Staged():
             return [("", _staged(event))]
@@ -27,18 +30,36 @@ def told(event: e.Event) -> list[tuple[str, str]]:
         case e.Launched():
             return [("", _launched(event))]
         case e.LogSaid():
-            return [("", each) for each in _log(event)]
+            return [("", each) for each in _log(event, shown)]
         case e.Healthy():
             who = "the version before is healthy" if event.old else "healthy"
             by = ", ".join(redact.text(each, LINE_SHOWN) for each in event.by)
             return [("", f"{who} after {words.elapsed(event.seconds)}: {by}")]
         case e.Unhealthy():
-            return _unhealthy(event)
+            return _unhealthy(event, shown)
         case e.RollingBack():
             return [("", f"bringing back {_version(event.release)}")]
         case e.RolledBack():
             return [_rolled_back(event)]
     return []
+
+
+def awaited(event: e.Event) -> tuple[str, float | None] | None:
+    """What is waited for from this event on, and the limit in seconds where there is one."""
+    match event:
+        case e.Staging():
+            rate = f", {words.size(event.rate)}/s" if event.rate else ""
+            return f"sending: {words.size(event.sent)} of {words.size(event.size)}{rate}", None
+        case e.Staged():
+            return "proving what was staged", None
+        case e.Armed() | e.Activated():
+            return "starting", None
+        case e.Launched():
+            which = "the version before" if event.old else "it"
+            return f"looking whether {which} is healthy: {event.pid}", event.within_s
+        case e.RollingBack():
+            return "bringing the version before back", None
+    return None
 
 
 def detail(event: e.Event) -> str | None:
@@ -70,16 +91,21 @@ def _launched(event: e.Launched) -> str:
     return f"{what} as {event.pid}: {cmd}; looking whether it is healthy (within {up_to})"
 
 
-def _log(event: e.LogSaid) -> list[str]:
+def _log(event: e.LogSaid, shown: set[str]) -> list[str]:
+    shown.update(event.lines)
     lines = [f'log: "{redact.text(each, LINE_SHOWN)}"' for each in event.lines]
     more = words.count(event.left_out, "line") if event.left_out else ""
     return [f"log: {more} more, not shown", *lines] if more else lines
 
 
-def _unhealthy(event: e.Unhealthy) -> list[tuple[str, str]]:
+def _unhealthy(event: e.Unhealthy, shown: set[str]) -> list[tuple[str, str]]:
     who = "the version before is NOT HEALTHY either" if event.old else "NOT HEALTHY"
     why = "; ".join(redact.text(each) for each in event.why)
-    last = [("", f'its log: "{redact.text(each, LINE_SHOWN)}"') for each in event.log]
+    last = [
+        ("", f'its log: "{redact.text(each, LINE_SHOWN)}"')
+        for each in event.log
+        if each not in shown
+    ]
     return [("! ", f"{who}: {why}"), *last]
 
 
@@ -100,6 +126,7 @@ def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
     why = redact.text(outcome.reason or "").rstrip(".")
     because = f": {why}" if why else ""
     if outcome.interrupted:
+        because = f": {why.removeprefix('interrupted; ')}"
         return (f"INTERRUPTED{because}.", "bad") if outcome.release is not None else None
     match outcome.result:
         case "running" if outcome.health is not None:

@@ -42,6 +42,7 @@ class Chapter:
         self.looking = False
         self.watched: e.WatchedOn | None = None
         self.accounts: set[str] = set()
+        self.log_lines: set[str] = set()
 
     def since_found(self, at: str) -> float:
         return words.between(self.located.at, at) if self.located else 0.0
@@ -155,7 +156,7 @@ class Story:
                     return []
                 chapter.findings.add(event.text)
                 return [self._timed(event.at, name, redact.text(event.text), "! ")]
-        if begun := launching.told(event):
+        if begun := launching.told(event, chapter.log_lines):
             return [self._timed(event.at, name, text, mark) for mark, text in begun]
         text = _acted(event, chapter) or (_detail(event) if self._verbose else None)
         return [self._timed(event.at, name, text)] if text else []

@@ -7,7 +7,7 @@ from msgspec import Struct
 from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Report
-from fleetstop.view import words
+from fleetstop.view import launching, words
 
 
 class _Post(Struct):
@@ -96,16 +96,7 @@ def _post(event: e.Event, now: float) -> _Post | None:
             return _Post(_VERIFYING[event.what], now)
         case e.Waiting():
             return _Post(f"waiting {AIMS[event.what]}", now, event.limit_s)
-        case e.Staged():
-            return _Post("proving what was staged", now)
-        case e.Armed() | e.Activated():
-            return _Post("starting", now)
-        case e.Launched():
-            which = "the version before" if event.old else "it"
-            what = f"looking whether {which} is healthy: {event.pid}"
-            return _Post(what, now, event.within_s)
-        case e.RollingBack():
-            return _Post("bringing the version before back", now)
         case e.Interrupted():
             return _Post("letting go", now)
-    return None
+    begun = launching.awaited(event)
+    return _Post(begun[0], now, begun[1]) if begun is not None else None

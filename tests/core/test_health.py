@@ -61,7 +61,7 @@ def test_without_a_pattern_it_has_to_live_for_the_whole_of_within() -> None:
     assert health(EXPECTED, look(9.9, process())).state == "waiting"
     found = health(EXPECTED, look(10.0, process()))
     assert found.state == "healthy"
-    assert found.why == ("alive as 10, for 10 s", "hears INT", "its arguments arrived")
+    assert found.why == ("alive as 10", "hears INT", "its arguments arrived")
 
 
 def test_with_a_pattern_the_first_new_line_that_matches_is_enough() -> None:

@@ -19,7 +19,7 @@ from fleetstop.view.layout import Line
 from fleetstop.view.lines import Lines
 from fleetstop.view.ways_on import Known
 from tests.core.test_redact import controls
-from tests.view import questions
+from tests.view import launches, questions
 from tests.view import scenes as s
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -234,9 +234,9 @@ def same(name: str, text: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", STOPS)
+@pytest.mark.parametrize("name", [*STOPS, *launches.SCREENS])
 def test_a_stop_looks_as_agreed(name: str) -> None:
-    story, options = STOPS[name]
+    story, options = (STOPS | launches.SCREENS)[name]
     out = io.StringIO()
     with Lines(out, zone=UTC, **options) as lines:
         for event in story:

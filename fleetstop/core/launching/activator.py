@@ -95,7 +95,8 @@ class Trainer(Struct, frozen=True):
 
 class ActivatorState(Struct, frozen=True):
     """The state file. `exit`, `signal`: the end of what was started, once it has ended. `running`:
-    the release that runs now. `order`: the last word it heard."""
+    the release that runs now. `order`: the last word it heard. `files`: what lies at the
+    destination. `ended_at`: when it was done; null where it works on, or was killed."""
 
     run: str
     step: Step
@@ -112,6 +113,13 @@ class ActivatorState(Struct, frozen=True):
     running: str | None = None
     log_rotated: str | None = None
     confirmed_by: str | None = None
+    files: Literal["old", "mixed", "new"] | None = None
+    ended_at: str | None = None
+
+    @property
+    def left(self) -> bool:
+        """Nobody works on any more."""
+        return self.ended_at is not None or self.step in LEFT
 
 
 def parse_state(text: str | bytes | None) -> ActivatorState | None:

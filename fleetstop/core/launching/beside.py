@@ -7,7 +7,7 @@ from msgspec import Struct
 from fleetstop.core.durations import spoken
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.kin.family import Family, Found
-from fleetstop.core.launching.activator import LEFT, ActivatorState
+from fleetstop.core.launching.activator import ActivatorState
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import brief, safe
 
@@ -151,7 +151,7 @@ def activator_at_work(
     there = tree.by_inner(state.activator.pid)
     if there is None or not there.alive or there.id.start != state.activator.start:
         return None
-    if state.step in LEFT:
+    if state.left:
         return None
     of = f" of {safe(who)}" if who else ""
     return Obstacle(

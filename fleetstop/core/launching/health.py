@@ -142,7 +142,7 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
     said = f"alive as {_pids(seen, seen.trainers)}"
     if expected.log_matches is None and seen.age_s < expected.within_s:
         return _Answer("alive", None, said, expected.within_s)
-    return _Answer("alive", True, f"{said}, for {spoken(seen.age_s)}")
+    return _Answer("alive", True, said)
 
 
 def _end(seen: Seen) -> str:
@@ -172,7 +172,7 @@ def _hears(expected: Expected, seen: Seen, trainers: list[Process]) -> _Answer:
     if deaf:
         said = f"it cannot be stopped so that it saves: {'; '.join(deaf)}"
         if any("ignores" in each for each in deaf):
-            said += ". What starts it puts it into the background with &"
+            said += " (what starts it puts it into the background with &)"
         return _Answer("hears", False, said, 0.0 if final else expected.within_s)
     if unseen:
         return _Answer("hears", None, "its signal masks could not be read", expected.within_s)
@@ -247,4 +247,11 @@ def _gpu(expected: Expected, wanted: tuple[int, ...], seen: Seen) -> _Answer:
 
 
 def _numbers(indexes: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(indexes)))
+    """`0-7`, `0-3, 6`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(indexes)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{each[0]}-{each[-1]}" if each[1:] else str(each[0]) for each in runs)
