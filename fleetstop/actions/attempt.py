@@ -10,9 +10,10 @@ from msgspec import Struct
 from fleetstop import events
 from fleetstop.actions import refusals, verify
 from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
+from fleetstop.actions.claiming import takable, taken
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
-from fleetstop.actions.lock import Lock, held
+from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
     above,
     first_judgement,
@@ -37,7 +38,7 @@ from fleetstop.core.climbing.requests import fillings
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.family import Family, standing
 from fleetstop.core.ladder import End, Ladder, begin
-from fleetstop.core.ledger import Ledger, RunFile, heard_before, holder
+from fleetstop.core.ledger import heard_before
 from fleetstop.core.plan import plan
 from fleetstop.core.playbook import Playbook, filled_ladder
 from fleetstop.core.process import ProcessId
@@ -145,16 +146,8 @@ class Attempt:
 
     async def _ladder(self, scene: Scene, family: Family, signal: str) -> Ladder:
         """Takes the lock and reads what the trainers have heard; a dry run only reads."""
-        if self._wish.dry_run:
-            ledger = await self._lock.read()
-            await self._lock.claimable()
-            other = holder(ledger)
-            if other is not None and not self._wish.break_lock:
-                raise self._lock.locked(other, ledger)
-            if other is not None:
-                self._tell_broken(other, ledger, "would break")
-        else:
-            ledger = await self._claimed()
+        take = takable if self._wish.dry_run else taken
+        ledger = await take(self._lock, self._wish.break_lock, self._gap)
         job = self._scope.target.job
         book = self._wish.playbook
         values = fillings(scene.tree, family, self._scope.target.name)
@@ -170,20 +163,7 @@ class Attempt:
             above=standing_above(scene.tree, family, scene.notes),
         )
 
-    async def _claimed(self) -> Ledger:
-        if self._lock.claimed:
-            return await self._lock.read()
-        if not self._wish.break_lock:
-            return await self._lock.claim()
-        ledger = await self._lock.read()
-        other = holder(ledger)
-        if other is None:
-            return await self._lock.claim()
-        self._tell_broken(other, ledger, "broke")
-        return await self._lock.break_in(other)
-
-    def _tell_broken(self, other: RunFile, ledger: Ledger, did: str) -> None:
-        text = f"{did} the lock of {held(other, ledger)}; what it sends in the next 10 s counts"
+    def _gap(self, text: str) -> None:
         self._gaps += (self._scope.teller.finding(text),)
 
     def _planned(self, scene: Scene, ladder: Ladder) -> Outcome:

@@ -137,6 +137,7 @@ class Climb:
             case Enter() | Skip() | Arrived():
                 narrate(self._scope.teller, step)
             case WatchOn():
+                await self._lock.arm()
                 # what is new from here on came after the earlier run's signal
                 self.log_at_signal = self.log_at_signal or self.files.log
                 self.listing_at_signal = self.listing_at_signal or self.files.latest

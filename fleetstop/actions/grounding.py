@@ -1,4 +1,4 @@
-"""Everything that has to be known before a job is brought up: how, where, beside what. Only looks."""
+"""Everything that has to be known before a job is brought up: how, where, beside what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleetstop.actions.kept import FRESH_S, Kept
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.origins import login, origins, person, where_from
 from fleetstop.actions.telling import Scope
-from fleetstop.core.above.supervisors import standing_above
+from fleetstop.core.above.supervisors import Above, standing_above
 from fleetstop.core.adopting.gather import program_word
 from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
@@ -23,6 +23,7 @@ from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.outermost import outermost, owners, tee_log
 from fleetstop.core.launching.recipe import Known, whom
 from fleetstop.core.process import Process
+from fleetstop.core.redact import brief
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
 from fleetstop.core.releases.ground import Contents, Found, Ground, Names
 from fleetstop.core.releases.ground import ground as read
@@ -62,7 +63,7 @@ async def running(scope: Scope, scene: Scene, family: Family) -> Running:
         head=await _with_its_directory(scope, origin, head),
         trainer=trainer,
         exe=told[trainer.id].exe if trainer.id in told else None,
-        restarts=kept[0].cmd if kept else None,
+        restarts=described(kept[0]) if kept else None,
         log=(origin.log if origin is not None else None) or tee_log(tree, family),
     )
 
@@ -78,7 +79,7 @@ async def _with_its_directory(
 
 
 def python_of(job: Job, now: Running | None) -> str:
-    """The job's own interpreter: of what runs, else of what would be started, else the usual one."""
+    """The job's own interpreter: of what runs, else of what would be started, else the usual."""
     found = of_process(now.trainer.argv or (), now.exe) if now is not None else None
     return found or of_words(job.launch.run if job.launch is not None else ()) or USUAL
 
@@ -136,3 +137,8 @@ async def known(scope: Scope, job: Job, now: Running | None) -> Known:
         login=await login(scope),
         checkpoint=await newest_whole(scope, job.checkpoints, at_rest=now is None),
     )
+
+
+def described(above: Above) -> str:
+    """What keeps it, and what that will do, in words."""
+    return f"{above.name or brief(above.argv)} ({above.kind}): {above.will}"

@@ -6,24 +6,26 @@ What is staged and proved, and whether anything may be started at all, was settl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from fleetstop import events
-from fleetstop.actions.activating import Activation, Hands, unexpected
+from fleetstop.actions.activating import Activation, Hands, Waits, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import end_newborn
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
+from fleetstop.actions.stop import Interrupted
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
 from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import Outcome, ReleaseRecord, Result
-from fleetstop.errors import CouldNotLook, LockTaken, Refused
+from fleetstop.errors import CouldNotLook, LockTaken, Refused, RemoteFailed
 
 Stop = Callable[[], Awaitable[Outcome]]
 _STOPPED = ("stopped", "not_running")
@@ -44,16 +46,25 @@ class LaunchPlan(Struct, frozen=True):
     done: Result = "running"
 
 
+Late = Callable[[LaunchPlan], Awaitable[LaunchPlan]]
+
+
 async def launch_through(
-    scope: Scope, plan: LaunchPlan, hands: Hands, stop: Stop | None = None
+    scope: Scope,
+    plan: LaunchPlan,
+    hands: Hands,
+    lock: Lock,
+    stop: Stop | None = None,
+    late: Late | None = None,
 ) -> Outcome:
-    """`stop`: ends what runs, and tells no end of the target itself; its outcome is the whole one
-    where the job was not stopped. Never raises for what a job or a host can do."""
-    launching = Launching(scope, plan, hands)
+    """`lock` is held by this run, and given back by who took it. `stop`: ends what runs, and tells
+    no end of the target itself; its outcome is the whole one where the job was not stopped. `late`:
+    what can be planned only then. Raises Interrupted, and nothing for what a job or host can do."""
+    launching = Launching(scope, plan, hands, lock)
     limit = asyncio.timeout(scope.left())
     try:
         async with limit:
-            return await launching.run(stop)
+            return await launching.run(stop, late)
     except TimeoutError as exc:
         if not limit.expired():
             return launching.outcome("fault", **scope.fault(exc))
@@ -64,9 +75,8 @@ async def launch_through(
     except CouldNotLook as exc:
         facts = failed(exc)
         return launching.outcome(**{**facts, "reason": f"{exc.message}; {launching.left_as()}"})
-    except asyncio.CancelledError:
-        await launching.interrupted()
-        raise
+    except asyncio.CancelledError as exc:
+        raise Interrupted(launching.interrupted()) from exc
     except Exception as exc:
         return launching.outcome("fault", **scope.fault(exc))
     finally:
@@ -76,48 +86,63 @@ async def launch_through(
 class Launching:
     """One launch, with what is known so far, so that every way out can tell it."""
 
-    def __init__(self, scope: Scope, plan: LaunchPlan, hands: Hands) -> None:
+    def __init__(self, scope: Scope, plan: LaunchPlan, hands: Hands, lock: Lock) -> None:
         self.scope, self.plan = scope, plan
-        self.lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
+        self.lock = lock
         self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
         self.rise = Rise(scope, self.activation, plan.spec.log)
-        self._stopping = False
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
 
-    async def run(self, stop: Stop | None) -> Outcome:
-        await self.lock.claim()
-        waits = await self.activation.begin()
+    async def run(self, stop: Stop | None, late: Late | None = None) -> Outcome:
+        try:
+            waits = await self.activation.begin()
+        except RemoteFailed as exc:
+            waits = Waits(None, exc.message)
         if waits.pid is None:
             reason = waits.problem or "nothing was told of why"
-            return self.outcome("deploy_failed", reason=reason)
+            return self.outcome("deploy_failed", reason=f"{reason}; nothing was stopped or started")
         back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
         async with self.activation.alive():
             if stop is not None and (ended := await self._stop(stop)) is not None:
                 return ended
             await self.rise.mark_log()
+            await self.lock.mine()
+            if late is not None:
+                self.plan = await late(self.plan)
             await self.activation.order("go")
             state = await self.activation.until("launched", within_s=_GO_S)
             return await self._started(state)
 
     async def _stop(self, stop: Stop) -> Outcome | None:
-        """None: what ran has ended. From `armed` on what waits goes on if we do not."""
-        await self.activation.order("armed")
-        self._stopping = True
-        outcome = await stop()
-        self._stopping = False
+        """None: what ran has ended. From `armed` on, just before the first signal, what waits goes
+        on if we do not."""
+        self.lock.before = self._arm
+        try:
+            outcome = await stop()
+        except Interrupted as exc:
+            self._learn(exc.outcome)
+            raise
+        finally:
+            self.lock.before = None
+        self._learn(outcome)
+        if outcome.result in _STOPPED and not outcome.interrupted:
+            return None
+        await self.activation.order("cancel")
+        await self.activation.until("cancelled", within_s=_CANCEL_S)
+        return outcome
+
+    async def _arm(self) -> None:
+        if self.activation.ordered is None:
+            await self.activation.order("armed")
+
+    def _learn(self, outcome: Outcome) -> None:
         self._facts = {
             name: getattr(outcome, name)
             for name in ("signals", "skipped", "checkpoint", "gpus", "above")
         }
         self._findings += outcome.findings
-        if outcome.result in _STOPPED and not outcome.interrupted:
-            await self.lock.claim()  # the stop has given it back
-            return None
-        await self.activation.order("cancel")
-        await self.activation.until("cancelled", within_s=_CANCEL_S)
-        return outcome
 
     async def _started(self, state: ActivatorState | None) -> Outcome:
         """`launched`, or the activator has gone back or given up already."""
@@ -255,12 +280,12 @@ class Launching:
         at = state.step if state is not None else None
         if not self.activation.started:
             return "nothing was started"
-        if self._stopping:
+        if ordered == "armed":
             return (
-                "what waits in the container starts the job by itself if what runs ends, and "
-                "leaves if it does not"
+                "what waits in the container starts the job by itself once what runs has ended, "
+                "and leaves if it does not end"
             )
-        if ordered in (None, "armed", "cancel"):
+        if ordered in (None, "cancel"):
             return "nothing was started; what waits in the container leaves by itself"
         if ordered != self.activation.heard:
             return f"what waits in the container goes on if it has heard {ordered}, and else leaves"
@@ -270,28 +295,27 @@ class Launching:
             return f"what works in the container has come to {at}"
         return "what works in the container goes on by itself"
 
-    async def interrupted(self) -> Outcome:
-        """Tells what is left; what only waited for us is told to leave. For the target's end."""
+    def interrupted(self) -> Outcome:
+        """What is left; what only waited for us is told to leave. Told by who asked for it."""
         said = f"interrupted; {self.left_as()}; run the same command again: it goes on from there"
         sent = [
             f"{each.signal} to {', '.join(map(str, each.pids))}"
             for each in self._facts.get("signals", ())
         ]
         self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
-        outcome = self.outcome("refused", reason=said, interrupted=True)
-        self.scope.teller.tell(events.TargetFinished, outcome=outcome)
-        return outcome
+        return self.outcome("refused", reason=said, interrupted=True)
 
     async def let_go(self) -> None:
-        """Gives the lock back, and lets what only waits leave; bounded, and never an error."""
-        idle = self.activation.started and self.activation.ordered is None
-        try:
+        """Removes what was only staged, lets what only waits leave; bounded, and never an error:
+        it leaves by itself too, and the next run removes the other."""
+        if self.activation.ordered is not None:
+            return
+        with contextlib.suppress(CouldNotLook, Refused, TimeoutError):
             async with asyncio.timeout(_CANCEL_S):
-                if idle and self.activation.state is None:
+                if self.activation.started:
                     await self.activation.order("cancel")
-                await self.lock.release(None)
-        except (CouldNotLook, Refused, TimeoutError) as exc:
-            self.scope.teller.finding(f"the lock could not be given back: {exc}")
+                else:
+                    await self.activation.clean()
 
 
 def _version(release: str | None, else_: str) -> str:

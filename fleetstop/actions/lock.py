@@ -75,7 +75,8 @@ class Lock:
         self.alive: frozenset[ProcessId] | None = None
         """Who lived in the place when it was last looked at by who has borrowed the lock."""
         self.before: Callable[[], Awaitable[None]] | None = None
-        """Done before anything goes out; what it raises keeps it from going out."""
+        """Done before anything goes out; what it raises keeps it in. Also where the job is found to
+        have heard an earlier run."""
 
     async def read(self) -> Ledger:
         answer = await self._shell.run(Command("ledger", (self._where,)))
@@ -140,6 +141,14 @@ class Lock:
             "To take it over: --break-lock",
         )
 
+    async def mine(self) -> None:
+        """This run holds it, still or again; raises Refused, or LockTaken if it has sent."""
+        await self._kept(await self.read())
+
+    async def arm(self) -> None:
+        if self.before is not None:
+            await self.before()
+
     async def stamp(self) -> None:
         """A sign of life; cheap to call often. One that comes late, after a sleep or a lost
         connection, is none: then the lock is claimed anew, or another run has it."""
@@ -169,8 +178,7 @@ class Lock:
         ledger, late = await self._heard_meanwhile(send, known)
         if late:
             return Answered(heard=late)
-        if self.before is not None:
-            await self.before()
+        await self.arm()
         if not go():
             return Answered(refused="taken back")
         number = self._next

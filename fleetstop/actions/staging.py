@@ -34,7 +34,8 @@ class Wish(Struct, frozen=True):
 
     `interpreter`: the job's own. `prove`: shell text that is to succeed, run in the directory of
     the staged files with FLEETSTOP_STAGE set to it. `keep`: runs whose stages are left alone,
-    because an activator of theirs still lives.
+    because an activator of theirs still lives. `kept`: a directory there that has all the files
+    by their `rel`, a release; then nothing is sent.
     """
 
     dest: str
@@ -43,6 +44,7 @@ class Wish(Struct, frozen=True):
     prove: str | None = None
     prove_s: float = 300.0
     keep: frozenset[str] = frozenset()
+    kept: str | None = None
 
 
 class Placed(Struct, frozen=True):
@@ -133,7 +135,12 @@ class _Staging:
         self._pushing = False
         pairs = zip(files, found.files if found else (), strict=True)
         self._placed = tuple(
-            Placed(file, there, f"{self._into}/{file.rel}", unchanged(file, there))
+            Placed(
+                file,
+                there,
+                f"{self._into}/{file.rel}",
+                wish.kept is not None or unchanged(file, there),
+            )
             for file, there in pairs
         )
 
@@ -224,8 +231,15 @@ class _Staging:
         underway.done()
 
     async def _fill(self) -> None:
+        kept = self._wish.kept
         pairs = [
-            [each.there.real, each.staged, each.file.mode] for each in self._placed if each.same
+            [
+                f"{kept}/{each.file.rel}" if kept is not None else each.there.real,
+                each.staged,
+                each.file.mode,
+            ]
+            for each in self._placed
+            if each.same
         ]
         if pairs:
             size = sum(each.file.size for each in self._placed if each.same)

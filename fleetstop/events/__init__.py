@@ -14,6 +14,9 @@ from msgspec import Struct
 from fleetstop.core.report import AboveRecord, GpuRecord, Member, Outcome, PlannedStep, Report
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing
+from fleetstop.events.deploying import Destined as Destined
+from fleetstop.events.deploying import Differs as Differs
+from fleetstop.events.deploying import LaunchShown as LaunchShown
 from fleetstop.events.event import Event as Event
 from fleetstop.events.kept import BlackBox as BlackBox
 from fleetstop.events.kept import Boxed as Boxed

@@ -11,7 +11,9 @@ import pytest
 
 from fleetstop import events as e
 from fleetstop.actions.launching import LaunchPlan, launch_through
+from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
+from fleetstop.actions.stop import Interrupted, give_back
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
 from fleetstop.core.launching.ended import Born
@@ -96,11 +98,25 @@ class Bringing(Stage):
         self.there = host
         place = ReconnectingPlace(self.world, "pve1", host.clock, self.scope.teller)
         self.scope = msgspec.structs.replace(self.scope, place=place)
+        self.held = Lock(place.host, self.run, self.scope.target.vmid, host.clock)
 
     async def launch(
         self, plan_: LaunchPlan | None = None, stop: Callable[[], Awaitable[Outcome]] | None = None
     ) -> Outcome:
-        return await launch_through(self.scope, plan_ or plan(), self.world.inside, stop)
+        """As whoever holds the lock and tells the end asks for it."""
+        outcome = None
+        try:
+            await self.held.claim()
+            made = plan_ or plan()
+            outcome = await launch_through(self.scope, made, self.world.inside, self.held, stop)
+            return outcome
+        except Interrupted as exc:
+            outcome = exc.outcome
+            raise
+        finally:
+            if outcome is not None:
+                self.scope.teller.tell(e.TargetFinished, outcome=outcome)
+            await give_back(self.scope, self.held)
 
 
 def a_host(*births: Birth) -> LaunchHost:
@@ -299,7 +315,7 @@ def test_what_cannot_be_prepared_touches_nothing() -> None:
     host.refuses = "no space left on device: /root/.train.py.fleetstop-run1"
     outcome, _ = run(host)
     assert (outcome.result, exit_code_of(outcome)) == ("deploy_failed", 7)
-    assert outcome.reason == host.refuses
+    assert outcome.reason == f"{host.refuses}; nothing was stopped or started"
     assert (host.orders, host.ledgers) == ([], {})
     assert not any("stage-run1" in path for path in host.files)
 
@@ -326,6 +342,9 @@ def test_it_is_armed_before_the_stop_and_told_to_go_after_it() -> None:
     stage = Bringing(host)
 
     async def stop() -> Outcome:
+        assert host.orders == []
+        await stage.held.arm()
+        await stage.held.arm()  # once is enough, however many signals there are
         assert host.orders == ["armed"]
         for _ in range(120):  # a slow save: all the while the activator hears us
             await host.clock.sleep(1.0)
@@ -357,7 +376,7 @@ def test_what_was_not_stopped_is_not_replaced() -> None:
 
     outcome = asyncio.run(stage.launch(plan(gone=(Born(old.inner, old.start),)), stop))
     assert (outcome.result, exit_code_of(outcome)) == ("still_running", 1)
-    assert host.orders == ["armed", "cancel"]
+    assert host.orders == ["cancel"]  # nothing was sent: it was never armed
     assert host.state["step"] == "cancelled"
     assert not any("stage-run1" in path for path in host.files)
     assert host.procs[old.pid] is old
@@ -376,17 +395,6 @@ def test_what_says_stopped_and_lives_is_not_replaced_either() -> None:
     assert outcome.result == "deploy_failed"
     assert outcome.reason == "what was to be gone lives"
     assert len(trainers(host)) == 1
-
-
-def test_another_run_that_is_at_work_is_named_and_nothing_begins() -> None:
-    host = a_host(born())
-    other = Bringing(host, run="run0")
-    asyncio.run(other.lock().claim())
-    outcome, _ = run(host)
-    assert (outcome.result, exit_code_of(outcome)) == ("refused", 5)
-    assert outcome.reason is not None
-    assert "run run0" in outcome.reason
-    assert host.activators == []
 
 
 # connections
@@ -457,7 +465,7 @@ def test_a_timeout_ends_the_watching_and_not_the_job() -> None:
 
     async def timed() -> Outcome:
         scope = msgspec.structs.replace(stage.scope, limit_s=0.0, until=host.clock.now())
-        return await launch_through(scope, plan(), stage.world.inside)
+        return await launch_through(scope, plan(), stage.world.inside, stage.held)
 
     outcome = asyncio.run(timed())
     assert outcome.result == "unreachable"
@@ -494,6 +502,9 @@ def test_an_interruption_anywhere_is_told_and_leaves_no_gap(count: int, bad: boo
     host, stage, hit = interrupted_at(count, births)
     if not hit:
         assert stage.of(e.Interrupted) == []
+        return
+    if not stage.of(e.TargetFinished):  # it did not even have the lock
+        assert (host.frames[0].verb, host.activators) == ("claim", [])
         return
     [told] = stage.of(e.TargetFinished)
     assert told.outcome.interrupted

@@ -53,7 +53,8 @@ class SwapFile(Struct, frozen=True):
 class ActivatorSpec(Struct, frozen=True):
     """What one activation does. `gone`: whose end it waits for, by the container's numbers;
     `launch_old` None: there is no way back. `within_s`, `log_matches`: by what it tells health
-    when its client is gone. `before_manifest`: raw JSON, of the release to be kept."""
+    when its client is gone. `before_manifest`: raw JSON, of the release to be kept. `more`: words
+    for whoever carries the trainer, by the name of the launch they are for."""
 
     run: str
     base: str
@@ -72,17 +73,29 @@ class ActivatorSpec(Struct, frozen=True):
     stale_s: float = STALE_S
     keep: int = 5
     before_manifest: dict[str, Any] | None = None
+    more: dict[str, dict[str, Any]] = {}
 
     def text(self) -> str:
         """As activate.py reads it; the environments in it may hold secrets: its file is 0600."""
         words = {name: getattr(self, name) for name in self.__struct_fields__}
         health = {"within_s": words.pop("within_s"), "log_matches": words.pop("log_matches")}
+        more = words.pop("more")
         for name in ("launch", "launch_old"):
             spec: LaunchSpec | None = words[name]
-            words[name] = spec.words() if spec is not None else None
+            words[name] = spec.words() | more.get(name, {}) if spec is not None else None
         # not msgspec's: text that is no UTF-8 (PEP 383) has to arrive byte for byte
         plain = {"schema": 1, **msgspec.to_builtins(words), "health": health}
         return json.dumps(plain)
+
+
+def launch_file(base: str, run: str, name: str) -> str:
+    """Where the activator puts what supervise.py reads; `name`: launch or launch_old."""
+    return f"{base}/{name}-{run}.json"
+
+
+def late_file(base: str, run: str) -> str:
+    """Arguments that are known only once the old run has ended: {"launch": [...], ...}."""
+    return f"{base}/late-{run}.json"
 
 
 class Trainer(Struct, frozen=True):

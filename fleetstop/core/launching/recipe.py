@@ -85,7 +85,7 @@ def recipe(
     BadConfig where the inventory's user is not known there."""
     origin = known.origin
     notes: list[str] = []
-    argv = (*_run(launch, origin), *_resume(launch, known, extra), *extra.words)
+    argv = (*_run(launch, origin), *resume_words(launch, known, extra), *extra.words)
     cwd = _cwd(launch, known, notes)
     spec = LaunchSpec(
         argv=argv,
@@ -115,7 +115,9 @@ def _run(launch: Launch | None, origin: Origin | None) -> tuple[str, ...]:
     )
 
 
-def _resume(launch: Launch | None, known: Known, extra: Extra) -> tuple[str, ...]:
+def resume_words(launch: Launch | None, known: Known, extra: Extra) -> tuple[str, ...]:
+    """What is added so that it goes on from its newest checkpoint. Raises Refused where nothing
+    says how, or there is none."""
     if not extra.resume:
         return ()
     words = launch.resume if launch is not None else ()

@@ -47,6 +47,7 @@ class Directory(Struct, frozen=True):
     inodes: int | None = None
     unmapped: bool = False
     uid: int | None = None
+    gid: int | None = None
 
 
 class Survey(Struct, frozen=True):

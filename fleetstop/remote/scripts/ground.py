@@ -11,6 +11,7 @@ contents  {"paths", "most"}: the bytes of plain files up to so many, in base64
 """
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -93,10 +94,8 @@ def ground(asked: Said) -> Said:
     told = parsed(state)
     activator, started = told.get("activator"), told.get("trainer") or {}
     beat = None  # type: Optional[float]
-    try:
+    with contextlib.suppress(OSError):
         beat = max(0.0, time.time() - os.stat(os.path.join(base, b"beat")).st_mtime)
-    except OSError:
-        pass
     kept = {}
     for name in listed(os.path.join(base, b"releases")):
         manifest = read(os.path.join(base, b"releases", name, b"manifest.json"))
@@ -147,13 +146,11 @@ def listed(folder: bytes) -> List[bytes]:
 def contents(asked: Said) -> Said:
     found = {}
     for each in asked["paths"]:
-        try:
+        with contextlib.suppress(OSError):
             seen = os.stat(raw(each))
             if stat.S_ISREG(seen.st_mode) and seen.st_size <= asked["most"]:
                 with open(raw(each), "rb") as stream:
                     found[each] = base64.b64encode(stream.read()).decode("ascii")
-        except OSError:
-            pass
     return {"contents": found}
 
 

@@ -93,12 +93,14 @@ def directory(path: bytes, nobody: Optional[int]) -> Said:
     """A directory that is to be written to; `free` and `inodes` null where they are not counted."""
     said: Said = {"path": text(path), "exists": os.path.isdir(path)}
     said["real"] = text(os.path.realpath(path))
-    said.update(writable=False, read_only=False, free=None, inodes=None, unmapped=False, uid=None)
+    said.update(writable=False, read_only=False, free=None, inodes=None, unmapped=False)
+    said.update(uid=None, gid=None)
     if not said["exists"]:
         return said
     found, disk = os.stat(path), os.statvfs(path)
     root = os.geteuid() == 0
     said.update(writable=os.access(path, os.W_OK | os.X_OK), uid=found.st_uid)
+    said["gid"] = found.st_gid
     said["read_only"] = bool(disk.f_flag & os.ST_RDONLY)
     if disk.f_blocks:
         said["free"] = disk.f_frsize * (disk.f_bfree if root else disk.f_bavail)

@@ -1,0 +1,226 @@
+"""Launch, restart, redeploy, roll back: check, stage, prove, stop, activate, health. One pipeline.
+
+Everything that can fail fails before the running job is touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from fleetstop import events
+from fleetstop.actions import refusals
+from fleetstop.actions.asking import Desk
+from fleetstop.actions.claiming import taken
+from fleetstop.actions.confirming import confirm
+from fleetstop.actions.deciding import Settled, settled
+from fleetstop.actions.equipping import equipment
+from fleetstop.actions.errand import Errand
+from fleetstop.actions.grounding import Running, python_of, running
+from fleetstop.actions.launching import launch_through
+from fleetstop.actions.locate import Scene, families_with, locate
+from fleetstop.actions.lock import Lock
+from fleetstop.actions.lots import Lot, lot_of
+from fleetstop.actions.present import failed, outcome_of
+from fleetstop.actions.reconnect import ReconnectingPlace
+from fleetstop.actions.showing import show_files
+from fleetstop.actions.stop import Interrupted, give_back, stopped
+from fleetstop.actions.telling import Scope
+from fleetstop.core.kin.family import Family
+from fleetstop.core.launching.beside import beside
+from fleetstop.core.launching.ended import last_death
+from fleetstop.core.report import Outcome
+from fleetstop.errors import CouldNotLook, DeployFailed, LockTaken, Refused
+
+_STAMPS_S = 2.0
+
+
+async def bring(scope: Scope, errand: Errand, desk: Desk | None = None) -> Outcome:
+    """Never raises for what a job or a host can do: that is the outcome. A bug is raised."""
+    started = scope.clock.now()
+    place = ReconnectingPlace(scope.place, scope.target.host.name, scope.clock, scope.teller)
+    scope = msgspec.structs.replace(scope, place=place)
+    lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
+    work = Bringing(scope, errand, desk or Desk(), lock)
+    try:
+        outcome = await work.guarded()
+    except asyncio.CancelledError as exc:
+        outcome = exc.outcome if isinstance(exc, Interrupted) else work.interrupted()
+        _finish(scope, outcome, started)
+        raise
+    finally:
+        await give_back(scope, lock)
+    return _finish(scope, outcome, started)
+
+
+def _finish(scope: Scope, outcome: Outcome, started: float) -> Outcome:
+    seconds = round(scope.clock.now() - started, 3)
+    outcome = msgspec.structs.replace(outcome, seconds=seconds, cost=scope.cost())
+    scope.teller.tell(events.TargetFinished, outcome=outcome)
+    return outcome
+
+
+class Bringing:
+    """One errand at one target. The lock is held from the first change on, to the end."""
+
+    def __init__(self, scope: Scope, errand: Errand, desk: Desk, lock: Lock) -> None:
+        self._scope, self._errand, self._desk, self._lock = scope, errand, desk, lock
+        self._findings: list[str] = []
+
+    async def guarded(self) -> Outcome:
+        try:
+            async with asyncio.timeout(self._scope.left()) as limit:
+                return await self._run()
+        except TimeoutError as exc:
+            if not limit.expired():
+                return self._outcome("fault", **self._scope.fault(exc))
+            said = "the --timeout is over before anything of the job was touched"
+            return self._outcome("unreachable", reason=said, verdict="unknown", evidence=(said,))
+        except DeployFailed as exc:
+            return self._outcome(
+                "deploy_failed", reason=exc.message, hint=exc.hint, evidence=exc.evidence
+            )
+        except (LockTaken, Refused, CouldNotLook) as exc:
+            return self._outcome(**failed(exc))
+        except Exception as exc:
+            return self._outcome("fault", **self._scope.fault(exc))
+
+    async def _run(self) -> Outcome:
+        scene = await locate(self._scope)
+        if not scene.running:
+            raise Refused(
+                f"container {self._scope.target.vmid} is stopped",
+                hint=f"on {self._scope.target.host.name}: pct start {self._scope.target.vmid}",
+            )
+        family = self._family(scene)
+        self._beside(scene, family)
+        if not self._errand.dry_run:
+            await taken(self._lock, self._errand.stop.break_lock, self._tell)
+        async with self._held():
+            now = await running(self._scope, scene, family) if family is not None else None
+            self._its_keeper(now)
+            python = python_of(self._job, now)
+            lot = await lot_of(self._scope, self._errand, scene, now, python)
+            found = await settled(lot, self._errand)
+            if not found.again:
+                return self._with_findings(lot, await self._settled(lot, found))
+        return await self._run()
+
+    async def _settled(self, lot: Lot, found: Settled) -> Outcome:
+        if found.done is not None:
+            result = "planned" if self._errand.dry_run else "redeployed"
+            return self._outcome(result, reason=found.done, release=lot.record())
+        if lot.files:
+            await show_files(lot, self._errand)
+        self._last_death(lot)
+        needs = await equipment(lot, self._errand)
+        needs.show()
+        if found.confirm is not None:
+            return await confirm(lot, needs, found.confirm, self._lock)
+        if self._errand.dry_run:
+            return await self._planned(lot)
+        plan = await needs.plan()
+        stop = self._stop if lot.now is not None else None
+        hands = self._scope.place.hands
+        return await launch_through(self._scope, plan, hands, self._lock, stop, needs.late)
+
+    def _with_findings(self, lot: Lot, outcome: Outcome) -> Outcome:
+        findings = tuple(dict.fromkeys((*self._findings, *lot.findings, *outcome.findings)))
+        return msgspec.structs.replace(outcome, findings=findings)
+
+    def _last_death(self, lot: Lot) -> None:
+        """Where nothing runs: how the last run ended, if that asks for an explanation."""
+        if lot.now is None and (said := last_death(lot.ground.last, self._scope.clock.wall())):
+            lot.finding(said)
+
+    async def _stop(self) -> Outcome:
+        return await stopped(self._scope, self._errand.stop, self._desk, self._lock)
+
+    async def _planned(self, lot: Lot) -> Outcome:
+        """What would be sent to what runs, where anything does."""
+        facts: dict[str, Any] = {"release": lot.record()}
+        if lot.now is not None and not self._errand.diff:
+            wish = msgspec.structs.replace(self._errand.stop, dry_run=True)
+            stop = await stopped(self._scope, wish, self._desk, self._lock)
+            if stop.result != "planned":
+                return stop
+            facts |= {"plan": stop.plan, "family": stop.family, "above": stop.above}
+            facts |= {"verdict": stop.verdict, "evidence": stop.evidence, "gpus": stop.gpus}
+            facts |= {"checkpoint": stop.checkpoint, "reason": stop.reason}
+            self._findings += stop.findings
+        return self._outcome("planned", **facts)
+
+    def _family(self, scene: Scene) -> Family | None:
+        job = self._job
+        families = families_with(scene.found, job.match)
+        if not families and scene.found.unclear is None:
+            return None
+        refusals.ambiguous(self._scope.run, self._scope.target, scene.found, families)
+        if not families[0].trainers:
+            return None  # a former run's leftovers: they are in the way, and named
+        refusals.untouchable(self._scope.target, families[0], scene.tree)
+        return families[0]
+
+    def _beside(self, scene: Scene, family: Family | None) -> None:
+        """Nothing is started beside what runs, is left over, or holds the job's own GPUs."""
+        ours = family if self._errand.command != "launch" else None
+        found = beside(scene.found, scene.tree, scene.gpus, self._job.gpus, ours)
+        for each in found.findings:
+            self._tell(each)
+        if found.obstacles:
+            first, name = found.obstacles[0], self._scope.target.name
+            verbs = " or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
+            raise Refused(first.reason, hint=first.hint or verbs, evidence=first.evidence)
+
+    def _its_keeper(self, now: Running | None) -> None:
+        """Whoever has the job in his keeping starts it again, his way."""
+        if now is None or now.restarts is None or self._job.launch is not None:
+            return
+        raise Refused(
+            f"it was started by {now.restarts}; it is not ours to start beside that",
+            hint="restart it there; or say in the inventory how we are to: launch: {run: [...]}",
+        )
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        """Our lock is renewed all the while, whatever else takes its time."""
+        if self._errand.dry_run:
+            yield
+            return
+        task = asyncio.create_task(self._stamps())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _stamps(self) -> None:
+        while True:
+            await self._scope.clock.sleep(_STAMPS_S)
+            try:
+                await self._lock.stamp()
+            except (CouldNotLook, Refused):
+                # whoever works meanwhile takes the connection up again; and before every signal,
+                # and every order, the lock is asked for anew
+                continue
+
+    @property
+    def _job(self) -> Any:
+        assert self._scope.target.job is not None
+        return self._scope.target.job
+
+    def _tell(self, text: str) -> None:
+        self._findings.append(self._scope.teller.finding(text))
+
+    def _outcome(self, result: Any, *, hint: str | None = None, **facts: Any) -> Outcome:
+        findings = tuple(dict.fromkeys(self._findings))
+        return outcome_of(self._scope.target, result, hint=hint, **{"findings": findings, **facts})
+
+    def interrupted(self) -> Outcome:
+        self._scope.teller.tell(events.Interrupted, sent=(), running=())
+        said = "interrupted; nothing of the job was touched"
+        return self._outcome("refused", reason=said, interrupted=True)

@@ -1,0 +1,40 @@
+"""Taking a lock that may be another run's, and saying whose it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fleetstop.actions.lock import Lock, held
+from fleetstop.core.ledger import Ledger, RunFile, holder
+
+Tell = Callable[[str], None]
+
+
+async def taken(lock: Lock, break_lock: bool, tell: Tell) -> Ledger:
+    """The ledger, with the lock held; one that is held already is only read again."""
+    if lock.claimed:
+        return await lock.read()
+    if not break_lock:
+        return await lock.claim()
+    ledger = await lock.read()
+    other = holder(ledger)
+    if other is None:
+        return await lock.claim()
+    tell(_broken(other, ledger, "broke"))
+    return await lock.break_in(other)
+
+
+async def takable(lock: Lock, break_lock: bool, tell: Tell) -> Ledger:
+    """The same for who only plans: raises what taking it would."""
+    ledger = await lock.read()
+    await lock.claimable()
+    other = holder(ledger)
+    if other is not None and not break_lock:
+        raise lock.locked(other, ledger)
+    if other is not None:
+        tell(_broken(other, ledger, "would break"))
+    return ledger
+
+
+def _broken(other: RunFile, ledger: Ledger, did: str) -> str:
+    return f"{did} the lock of {held(other, ledger)}; what it sends in the next 10 s counts"

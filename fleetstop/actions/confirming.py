@@ -1,0 +1,62 @@
+"""What an earlier run has launched, and nobody saw whether it is well: looked at, and told."""
+
+from __future__ import annotations
+
+from fleetstop import events
+from fleetstop.actions.activating import Activation
+from fleetstop.actions.coming_up import Rise
+from fleetstop.actions.equipping import Equipment
+from fleetstop.actions.lock import Lock
+from fleetstop.actions.lots import Lot
+from fleetstop.actions.present import outcome_of
+from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState, Trainer
+from fleetstop.core.launching.ended import Born
+from fleetstop.core.releases.activation import State
+from fleetstop.core.report import Outcome, ReleaseRecord
+
+
+async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outcome:
+    """`redeployed` or `unhealthy`; nothing is started, ended or brought back."""
+    scope = lot.scope
+    spec = ActivatorSpec(
+        run=state.run,
+        base=lot.base,
+        dest=lot.dest,
+        launch=needs.new.spec,
+        release=state.running,
+        log=needs.new.spec.log,
+    )
+    activation = Activation(scope, spec, lot.python, {}, scope.place.hands)
+    rise = Rise(scope, activation, needs.new.spec.log)
+    grown = await rise.watch(needs.expected, _as_launched(state), lock.stamp)
+    record = ReleaseRecord(id=state.running, before=state.before, running=state.running)
+    facts = {**rise.facts(), "release": record}
+    if grown is not None and grown.health.state == "healthy":
+        scope.teller.tell(
+            events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds
+        )
+        reason = f"run {state.run} had launched it; it is healthy"
+        return outcome_of(scope.target, "redeployed", reason=reason, **facts)
+    why = rise.why(grown)
+    scope.teller.tell(events.Unhealthy, why=why, log=grown.last if grown is not None else ())
+    if grown is not None and grown.health.state == "unknown":
+        reason = f"whether it is healthy could not be seen: {'; '.join(why)}"
+        blind = {"verdict": "unknown", "evidence": (reason,)}
+        return outcome_of(scope.target, "unreachable", reason=reason, **{**facts, **blind})
+    reason = f"{'; '.join(why)}; run {state.run} had launched it, and it is left as it is"
+    hint = scope.run.typed("rollback", scope.target.name)
+    return outcome_of(scope.target, "unhealthy", reason=reason, hint=hint, **facts)
+
+
+def _as_launched(state: State) -> ActivatorState:
+    started = state.trainer
+    return ActivatorState(
+        run=state.run,
+        step="launched",
+        release=state.release,
+        before=state.before,
+        activator=Born(state.activator.pid, state.activator.start) if state.activator else None,
+        trainer=Trainer(started.pid, started.start, started.mark) if started else None,
+        running=state.running,
+        log_rotated="",  # all that its log holds may be of this run
+    )

@@ -1,0 +1,128 @@
+"""What an earlier run has left, and what this one does about it: wait, take over, clean."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fleetstop.actions import hands
+from fleetstop.actions.errand import Errand
+from fleetstop.actions.lots import Lot
+from fleetstop.core.process import ProcessTree
+from fleetstop.core.releases.activation import ENDS, Decision, Seen, State, next_step
+from fleetstop.core.releases.standing import NewerCode, newer_code
+from fleetstop.errors import Refused
+
+_WAIT_S = 180.0
+_LOOK_S = 1.0
+
+
+class Settled(Struct, frozen=True):
+    """`again`: what was waited for has changed what is there: everything is looked at anew.
+    `done`: nothing is left to do, a sentence. `confirm`: what was launched runs, and only its
+    health is left to see. None of them: from the start."""
+
+    again: bool = False
+    done: str | None = None
+    confirm: State | None = None
+
+
+async def settled(lot: Lot, errand: Errand) -> Settled:
+    """Names the releases of the lot. Raises Refused where nothing can be done about it."""
+    newer = code_since(lot)
+    decision = next_step(
+        lot.ground.state,
+        _seen(lot, newer),
+        wanted=lot.wanted if errand.command == "redeploy" else {},
+        on_disk=lot.ground.on_disk,
+        releases=lot.ground.releases,
+    )
+    for text in decision.findings:
+        lot.finding(text)
+    match decision.act:
+        case "refuse":
+            raise Refused(decision.sentence)
+        case "already_done" if not errand.extra.words and not errand.extra.env:
+            return Settled(done=decision.sentence)
+        case "confirm" if lot.state is not None and not errand.dry_run:
+            return Settled(confirm=lot.state)
+        case "wait" | "take_over":
+            return await _others_end(lot, errand, decision)
+    if _nothing_to_do(lot, errand, newer):
+        count = len(lot.files)
+        files = "the file is" if count == 1 else f"all {count} files are"
+        return Settled(done=f"{files} what runs already: nothing was sent, nothing was stopped")
+    if decision.clean is not None and not errand.dry_run:
+        await _clean(lot, decision.clean)
+    lot.name(decision.before)
+    return Settled()
+
+
+def code_since(lot: Lot) -> NewerCode | None:
+    """What was changed on disk after the trainer began; None where nothing runs, too."""
+    if lot.now is None:
+        return None
+    began = _began(lot.scene.tree, lot.now.trainer.id.start, lot.ground.now)
+    changed = {f"{lot.dest.rstrip('/')}/{rel}": at for rel, at in lot.ground.changed.items()}
+    main = lot.place.main if lot.place is not None else None
+    return newer_code(main or "", changed, began)
+
+
+def _began(tree: ProcessTree, start: int, now: float) -> float:
+    """Seconds since the epoch, by the clock that files are stamped with."""
+    return now - (tree.uptime - start / tree.hz)
+
+
+def _seen(lot: Lot, newer: NewerCode | None) -> Seen:
+    now, state = lot.now, lot.state
+    ours = None
+    if now is not None and state is not None:
+        started = state.trainer
+        ours = started is not None and any(
+            (kin.pid, kin.id.start) == (started.pid, started.start) for kin in now.family.members
+        )
+    return Seen(
+        activator=lot.ground.activator,
+        family=now is not None,
+        ours=ours,
+        old_code=newer is not None if now is not None else None,
+        beat_s=lot.ground.beat_s if lot.ground.beat_s is not None else float("inf"),
+    )
+
+
+def _nothing_to_do(lot: Lot, errand: Errand, newer: NewerCode | None) -> bool:
+    """The very files lie there, and what runs was started after they came."""
+    if errand.command != "redeploy" or lot.now is None or newer is not None:
+        return False
+    same = all(lot.ground.on_disk.get(rel) == sha for rel, sha in lot.wanted.items())
+    return same and not errand.extra.words and not errand.extra.env
+
+
+async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
+    """We hold the lock: its client is gone, and the activator ends by itself, or by our word."""
+    if errand.dry_run:
+        raise Refused(f"{decision.sentence}; a dry run does not touch that")
+    lot.finding(decision.sentence)
+    run = decision.run or ""
+    if decision.act == "take_over":
+        shell = await lot.scope.place.hands()
+        await hands.surely(lot.scope, lambda: hands.order(shell, lot.base, run, "cancel"))
+    end = lot.scope.clock.now() + _WAIT_S
+    while lot.scope.clock.now() < end:
+        await lot.scope.clock.sleep(_LOOK_S)
+        await lot.read()
+        state = lot.state
+        if state is None or state.run != run or state.step in ENDS or not lot.ground.activator:
+            return Settled(again=True)
+    raise Refused(
+        f"{decision.sentence}, and has not come to an end within {_WAIT_S:.0f} s",
+        hint=f"look again with: {lot.scope.run.typed('status', lot.scope.target.name)}",
+    )
+
+
+async def _clean(lot: Lot, run: str) -> None:
+    shell = await lot.scope.place.hands()
+    line = await hands.clean(shell, lot.python, lot.base, run)
+    if line.startswith("cleaned"):
+        lot.finding(f"removed what run {run} had left lying about")
+    else:
+        lot.finding(f"what run {run} left lying about could not be removed: {line}")

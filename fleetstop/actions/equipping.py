@@ -1,0 +1,239 @@
+"""How the job is started anew, and the plan with which the activator does it. Starts nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from fleetstop import events
+from fleetstop.actions import hands, staging
+from fleetstop.actions.errand import Errand
+from fleetstop.actions.grounding import known, newest_whole
+from fleetstop.actions.interpreter import script
+from fleetstop.actions.launching import LaunchPlan
+from fleetstop.actions.lots import Lot
+from fleetstop.actions.showing import wish
+from fleetstop.core.durations import FOREVER
+from fleetstop.core.inventory import Healthcheck
+from fleetstop.core.launching import launchers
+from fleetstop.core.launching.activator import ActivatorSpec, SwapFile, late_file, launch_file
+from fleetstop.core.launching.ended import Born
+from fleetstop.core.launching.health import Expected
+from fleetstop.core.launching.recipe import Extra, Known, Recipe, recipe, resume_words, shown
+from fleetstop.core.launching.spec import LaunchSpec
+from fleetstop.core.playbook import Playbook
+from fleetstop.core.releases.landing import replaced, swap_file
+from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
+from fleetstop.core.releases.payload import File
+from fleetstop.core.releases.survey import Survey
+
+_SCRIPTS = ("activate.py", "course.py", "swap.py", "trainer.py", "wary.py", "supervise.py")
+_DAY_S = 86_400.0
+
+
+class Equipment:
+    """What a launch of this lot needs. `old`: how the version before comes back, as it would be
+    started today, without what was typed; None: nothing ran, or nothing is replaced."""
+
+    def __init__(self, lot: Lot, errand: Errand, place: Known) -> None:
+        self._lot, self._errand, self._place = lot, errand, place
+        launch = lot.job.launch
+        resume = launch.resume if launch is not None else ()
+        lacks = place.checkpoint is None and any("{checkpoint}" in word for word in resume)
+        self._extra = msgspec.structs.replace(errand.extra, resume=bool(resume) and not lacks)
+        self._bare = Extra(resume=self._extra.resume)
+        self.new = self._recipe(place, self._extra, lot.run)
+        swaps = lot.now is not None and bool(lot.files)
+        self.old = self._recipe(place, self._bare, f"{lot.run}-old") if swaps else None
+
+    def show(self) -> None:
+        lot = self._lot
+        told = shown(self.new.spec, self._place.person)
+        lot.scope.teller.tell(
+            events.LaunchShown,
+            command=told.command,
+            cwd=told.cwd,
+            user=told.user,
+            log=told.log,
+            env=told.env,
+            rest=told.rest,
+            notes=self.new.notes,
+            adopted=lot.job.launch is None,
+            carrier=launchers.carrier(lot.job),
+            resumes=self._place.checkpoint if self._extra.resume else None,
+        )
+
+    def _recipe(self, place: Known, extra: Extra, mark: str) -> Recipe:
+        lot = self._lot
+        status = f"{lot.base}/status/{mark}.json"
+        # a log that the inventory names is the job's; else it goes on where it went
+        log = lot.job.log or (lot.now.log if lot.now is not None else None)
+        return recipe(lot.job.launch, place, extra, log=log, mark=mark, status=status)
+
+    async def plan(self) -> LaunchPlan:
+        """Once everything lies in the container and is proved. Raises DeployFailed, nothing left."""
+        lot, errand = self._lot, self._errand
+        swaps, manifest = await self._staged() if lot.files else ((), None)
+        check = lot.job.healthcheck or Healthcheck()
+        living = lot.now.family.members if lot.now is not None else ()
+        spec = ActivatorSpec(
+            run=lot.run,
+            base=lot.base,
+            dest=lot.dest,
+            launch=self.new.spec,
+            launch_old=self.old.spec if self.old is not None else None,
+            release=lot.release,
+            before=lot.before,
+            files=swaps,
+            gone=tuple(Born(kin.pid, kin.id.start) for kin in living),
+            log=self.new.spec.log,
+            within_s=check.within_s,
+            log_matches=check.log_matches,
+            roll_back=errand.roll_back and self.old is not None,
+            patience_s=_patience(errand.stop.playbook),
+            before_manifest=manifest,
+            more=self._more(),
+        )
+        scripts = _SCRIPTS + (("stay.py",) if launchers.carrier(lot.job) else ())
+        return LaunchPlan(
+            spec=spec,
+            python=lot.python,
+            scripts={name: script(name) for name in scripts},
+            expected=self.expected,
+            expected_old=self._expected(self.old, self._bare) if self.old is not None else None,
+            done="redeployed" if lot.files else "running",
+        )
+
+    async def _staged(self) -> tuple[tuple[SwapFile, ...], dict[str, Any] | None]:
+        lot, errand = self._lot, self._errand
+        stage = await staging.stage(
+            lot.scope, lot.files, errand.read or _nothing, wish(lot, errand)
+        )
+        try:
+            told = encoded(self._release()).decode()
+            await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "644")
+        except BaseException:
+            await staging.unstage(lot.scope, wish(lot, errand))
+            raise
+        swaps = tuple(swap_file(e.file, e.there, e.staged, stage.survey) for e in stage.files)
+        return swaps, self._manifest_before(stage.survey)
+
+    async def _put(self, path: str, text: str, mode: str) -> None:
+        shell = await self._lot.scope.place.hands()
+        await hands.surely(self._lot.scope, lambda: hands.put(shell, path, text, mode))
+
+    def _more(self) -> dict[str, dict[str, Any]]:
+        """For a tmux session or a unit: how it is entered, and what the one in it has to know."""
+        lot = self._lot
+        if launchers.carrier(lot.job) is None:
+            return {}
+        stop = lot.scope.run.typed("stop", lot.scope.target.name)
+        specs = {"launch": self.new.spec}
+        specs |= {"launch_old": self.old.spec} if self.old is not None else {}
+        return {name: self._carried(name, spec, stop) for name, spec in specs.items()}
+
+    def _carried(self, name: str, spec: LaunchSpec, stop: str) -> dict[str, Any]:
+        lot, plain = self._lot, spec.words()
+        told = launchers.words(lot.job, spec, stop)
+        file = launch_file(lot.base, lot.run, name)
+        command = launchers.command(lot.job, lot.python, lot.base, file)
+        return {key: told[key] for key in told if key not in plain} | {"command": list(command)}
+
+    @property
+    def expected(self) -> Expected:
+        return self._expected(self.new, self._extra)
+
+    def _expected(self, made: Recipe, extra: Extra) -> Expected:
+        job = self._lot.job
+        check = job.healthcheck or Healthcheck()
+        return Expected(
+            argv=made.spec.argv,
+            arguments=(*resume_words(job.launch, self._place, extra), *extra.words),
+            env={**(job.launch.env if job.launch is not None else {}), **extra.env},
+            stop_signal=job.stop_signal,
+            log_matches=check.log_matches,
+            within_s=check.within_s,
+            gpus=job.gpus,
+        )
+
+    async def late(self, plan: LaunchPlan) -> LaunchPlan:
+        """Once the old run has ended: its last checkpoint is the one to go on from."""
+        lot = self._lot
+        if not self._extra.resume:
+            return plan
+        newest = await newest_whole(lot.scope, lot.job.checkpoints, at_rest=True)
+        if newest is None or newest == self._place.checkpoint:
+            return plan
+        self._place = msgspec.structs.replace(self._place, checkpoint=newest)
+        self.new = self._recipe(self._place, self._extra, lot.run)
+        argv = {"launch": list(self.new.spec.argv)}
+        if self.old is not None:
+            self.old = self._recipe(self._place, self._bare, f"{lot.run}-old")
+            argv["launch_old"] = list(self.old.spec.argv)
+        await self._put(late_file(lot.base, lot.run), json.dumps(argv), "600")
+        lot.finding(f"it goes on from {newest}")
+        return msgspec.structs.replace(
+            plan,
+            expected=self.expected,
+            expected_old=self._expected(self.old, self._bare) if self.old is not None else None,
+        )
+
+    def _release(self) -> Release:
+        lot, spec = self._lot, self.new.spec
+        assert lot.release is not None
+        env, secrets = told_env(spec.env)
+        return Release(
+            id=lot.release,
+            files=lot.files,
+            dest=lot.dest,
+            when=lot.scope.clock.wall(),
+            who=f"{lot.scope.run.operator}@{lot.scope.run.origin}",
+            argv=told_argv(spec.argv),
+            cwd=spec.cwd,
+            env=env,
+            secrets=secrets,
+            interpreter=lot.python,
+            git=self._errand.git,
+            from_release=lot.source.id if lot.source is not None else None,
+        )
+
+    def _manifest_before(self, found: Survey) -> dict[str, Any] | None:
+        """Of what lies there now, should it be no kept release yet."""
+        lot = self._lot
+        if lot.before is None:
+            return None
+        origin = lot.now.head if lot.now is not None else None
+        env, secrets = told_env((origin.env if origin is not None else None) or {})
+        release = Release(
+            id=lot.before,
+            files=replaced(lot.files, found, lot.ground.on_disk),
+            dest=lot.dest,
+            when=lot.scope.clock.wall(),
+            who="before fleetstop",
+            argv=told_argv(origin.argv) if origin is not None else None,
+            cwd=origin.cwd if origin is not None else None,
+            env=env if origin is not None else None,
+            secrets=secrets,
+            interpreter=lot.python,
+        )
+        told: dict[str, Any] = json.loads(encoded(release))
+        return told
+
+
+async def equipment(lot: Lot, errand: Errand) -> Equipment:
+    """Raises Refused where nothing says how the job is started."""
+    return Equipment(lot, errand, await known(lot.scope, lot.job, lot.now))
+
+
+def _patience(book: Playbook) -> float:
+    """How long what waits goes on waiting for the old run's end without us."""
+    waits = [_DAY_S if rung.wait_s == FOREVER else rung.wait_s for rung in book.ladder]
+    hold = book.hold.saving_s + book.hold.moving_s if book.hold is not None else 0.0
+    return min(sum(waits) + hold + 600.0, _DAY_S)
+
+
+def _nothing(_file: File) -> Iterator[bytes]:
+    return iter(())

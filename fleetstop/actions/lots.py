@@ -1,0 +1,159 @@
+"""All that one errand has found out about a place. Changes nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fleetstop.actions.errand import Errand
+from fleetstop.actions.grounding import Running, ground, what_it_loads
+from fleetstop.actions.locate import Scene
+from fleetstop.actions.telling import Scope
+from fleetstop.core.inventory import Job
+from fleetstop.core.releases.activation import State
+from fleetstop.core.releases.destination import Destination, Loaded
+from fleetstop.core.releases.destination import settle as destination
+from fleetstop.core.releases.ground import Ground
+from fleetstop.core.releases.home import base_of, home
+from fleetstop.core.releases.landing import came_with, to_go_back_to
+from fleetstop.core.releases.manifest import Release, release_id
+from fleetstop.core.releases.payload import File, some
+from fleetstop.core.report import ReleaseRecord
+from fleetstop.errors import Refused
+
+
+class Lot:
+    """`dest`: where the code lies; `base`: our own directory there; `files`: what is to lie there,
+    none for a launch or restart; `source`: the kept release that they are taken from. `release`,
+    `before`: the ids of what they will be, and of what they replace."""
+
+    def __init__(
+        self, scope: Scope, scene: Scene, now: Running | None, python: str, dest: str
+    ) -> None:
+        self.scope, self.scene, self.now, self.python, self.dest = scope, scene, now, python, dest
+        self.base = base_of(dest, self.job)
+        self.place: Destination | None = None
+        self.files: tuple[File, ...] = ()
+        self.source: Release | None = None
+        self.release: str | None = None
+        self.before: str | None = None
+        self.findings: list[str] = []
+        self.ground: Ground
+
+    @property
+    def job(self) -> Job:
+        assert self.scope.target.job is not None
+        return self.scope.target.job
+
+    @property
+    def run(self) -> str:
+        return self.scope.run.id
+
+    @property
+    def kept(self) -> str | None:
+        return f"{self.base}/releases/{self.source.id}/files" if self.source else None
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        return {each.rel: each.sha256 for each in self.files}
+
+    def record(self) -> ReleaseRecord:
+        runs = self.before if self.now is not None else None
+        return ReleaseRecord(id=self.release, before=self.before, running=runs)
+
+    async def read(self) -> None:
+        """What lies there by now."""
+        self.ground = await ground(self.scope, self.python, self.base, self.dest, self.wanted)
+
+    def name(self, before: str | None) -> None:
+        """The ids of the new release and of what it replaces."""
+        at = datetime.fromisoformat(self.scope.clock.wall())
+        if self.files:
+            self.release = release_id(at, self.run)
+            lies_there = any(rel in self.ground.on_disk for rel in self.wanted)
+            # a second earlier, so that the two sort as they were
+            old = release_id(datetime.fromtimestamp(at.timestamp() - 1, at.tzinfo), self.run)
+            self.before = before or (old if lies_there else None)
+
+    def finding(self, text: str) -> None:
+        self.findings.append(self.scope.teller.finding(text))
+
+    @property
+    def state(self) -> State | None:
+        return self.ground.state if isinstance(self.ground.state, State) else None
+
+    @property
+    def living(self) -> frozenset[str]:
+        """The run whose activator lives here; its stage is nobody else's to clear."""
+        here = self.state is not None and self.ground.activator is not False
+        return frozenset({self.state.run}) if here and self.state is not None else frozenset()
+
+    @property
+    def lies(self) -> Release | None:
+        """The kept release that lies on disk."""
+        for _, each in sorted(self.ground.releases.items(), reverse=True):
+            if all(self.ground.on_disk.get(rel) == sha for rel, sha in each.hashes.items()):
+                return each
+        return None
+
+
+async def lot_of(
+    scope: Scope, errand: Errand, scene: Scene, now: Running | None, python: str
+) -> Lot:
+    """Raises DeployFailed where it is not one place, Refused where there is nothing to go back to."""
+    job = scope.target.job
+    assert job is not None
+    configured = job.deploy.dest if job.deploy is not None else None
+    also = (configured, errand.to, job.checkpoints, home(job))
+    runs, real = await what_it_loads(scope, python, now, also)
+    if errand.payload is not None:
+        place = destination(
+            errand.payload,
+            runs,
+            configured=configured,
+            asked=errand.to,
+            real=real,
+            checkpoints=job.checkpoints,
+        )
+        lot = Lot(scope, scene, now, python, place.dest)
+        lot.place, lot.files = place, place.payload.files
+    else:
+        lot = Lot(scope, scene, now, python, _home(job, runs, real))
+    await lot.read()
+    if errand.command == "rollback":
+        lot.source = _source(lot, errand.release)
+        lot.files = lot.source.files
+        await lot.read()
+        if stays := came_with(lot.lies, lot.source):
+            lot.finding(f"{some(stays)} came with what runs now, and stays")
+    for text in lot.ground.broken:
+        lot.finding(text)
+    return lot
+
+
+def _home(job: Job, runs: tuple[Loaded, ...], real: dict[str, str]) -> str:
+    if job.deploy is not None and job.deploy.dest is not None:
+        return real.get(job.deploy.dest, job.deploy.dest)
+    if len({each.root for each in runs}) == 1:
+        return runs[0].root
+    found = home(job)
+    if found is None:
+        raise Refused(
+            "it is not known where its code lies, and so where its records are",
+            hint="say in the inventory: deploy: {dest: /root}",
+        )
+    return real.get(found, found)
+
+
+def _source(lot: Lot, named: str | None) -> Release:
+    kept = lot.ground.releases
+    if named is not None:
+        fits = [name for name in kept if name == named or name.startswith(named)]
+        if len(fits) == 1:
+            return kept[fits[0]]
+        there = some(sorted(kept, reverse=True)) if kept else "none"
+        raise Refused(f"there is no one release {named} kept in {lot.base}; there are: {there}")
+    before = lot.state.before if lot.state is not None else None
+    found = to_go_back_to(kept, lot.ground.on_disk, before)
+    if found is None:
+        raise Refused(f"no release is kept in {lot.base} that differs from what lies there")
+    return found

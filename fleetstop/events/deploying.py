@@ -1,0 +1,61 @@
+"""Events of a redeploy before anything is sent: what goes where, and how it will be started."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from fleetstop.events.event import Event
+
+
+class FileRow(Struct, frozen=True):
+    """`change`: new, changed, mode or same; `size` in bytes."""
+
+    path: str
+    size: int
+    change: str
+
+
+class Destined(Event, frozen=True, tag="destined"):
+    """Where the files go and why there (`by`: running, deploy.dest, --to), and what differs.
+
+    `release`: what they will be; `of_release`: the kept one whose files they are again. `git`: the
+    commit they come from, with -dirty where they differ from it. `left_out`: by ignore patterns.
+    """
+
+    dest: str
+    by: str
+    release: str
+    files: tuple[FileRow, ...]
+    of_release: str | None = None
+    git: str | None = None
+    left_out: tuple[str, ...] = ()
+
+
+class DiffLine(Struct, frozen=True):
+    """`kind`: file, hunk, added, removed, same or note."""
+
+    kind: str
+    text: str
+
+
+class Differs(Event, frozen=True, tag="differs"):
+    """What sending the files changes, line by line; `summary` in one line."""
+
+    lines: tuple[DiffLine, ...]
+    summary: str
+
+
+class LaunchShown(Event, frozen=True, tag="launch_shown"):
+    """How it will be started, without secrets. `adopted`: as the job that runs was; `carrier`:
+    the tmux session or unit it will be in; `rest`: groups, umask, limits that are unusual."""
+
+    command: str
+    cwd: str
+    user: str
+    log: str | None
+    env: dict[str, str]
+    rest: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    adopted: bool = False
+    carrier: str | None = None
+    resumes: str | None = None
