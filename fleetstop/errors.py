@@ -112,7 +112,13 @@ class Refused(FleetstopError):
 
 
 class DeployFailed(FleetstopError):
+    """`evidence`: what was seen, a line each (what the interpreter said of each file, say)."""
+
     exit_code = 7
+
+    def __init__(self, message: str, *, hint: str = "", evidence: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.evidence = evidence
 
 
 class LabUnavailable(FleetstopError):

@@ -252,25 +252,26 @@ def test_what_is_sent_is_what_was_hashed(here: Path) -> None:
     big = write(here, "big.bin")
     big.write_bytes(os.urandom(3 * 1024 * 1024 + 7))
     payload = read_sources(["big.bin", "train.py"], here)
-    assert b"".join(contents(payload, "big.bin")) == big.read_bytes()
+    assert b"".join(contents(payload, payload.files[0])) == big.read_bytes()
     write(here, "nothing", "")
-    assert list(contents(read_sources(["nothing"], here), "nothing")) == []
+    nothing = read_sources(["nothing"], here)
+    assert list(contents(nothing, nothing.files[0])) == []
     data = bytearray(big.read_bytes())
     data[-1] ^= 1
     big.write_bytes(data)
     with pytest.raises(DeployFailed, match="was changed while it was read"):
-        list(contents(payload, "big.bin"))
-    pieces = contents(payload, "big.bin")
+        list(contents(payload, payload.files[0]))
+    pieces = contents(payload, payload.files[0])
     sent = b"".join(next(pieces) for _ in range(3))
     with pytest.raises(DeployFailed):
         next(pieces)
     assert len(sent) < len(data)  # who receives it sees that it is not whole
     big.write_bytes(bytes(data) + b"more")
     with pytest.raises(DeployFailed):
-        list(contents(payload, "big.bin"))
+        list(contents(payload, payload.files[0]))
     big.unlink()
     with pytest.raises(DeployFailed, match="cannot read"):
-        list(contents(payload, "big.bin"))
+        list(contents(payload, payload.files[0]))
 
 
 def test_too_many_files_are_refused_before_they_are_read(
