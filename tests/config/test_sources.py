@@ -248,6 +248,11 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(
     assert refusal(here, "train.py") == f"{here}/train.py was changed while it was read"
 
 
+def _collect(pieces: Iterator[bytes], into: list[bytes]) -> None:
+    for piece in pieces:
+        into.append(piece)
+
+
 def test_what_is_sent_is_what_was_hashed(here: Path) -> None:
     big = write(here, "big.bin")
     big.write_bytes(os.urandom(3 * 1024 * 1024 + 7))
@@ -266,9 +271,12 @@ def test_what_is_sent_is_what_was_hashed(here: Path) -> None:
     with pytest.raises(DeployFailed):
         next(pieces)
     assert len(sent) < len(data)  # who receives it sees that it is not whole
-    big.write_bytes(bytes(data) + b"more")
+    # one that grows for ever is not read for ever
+    big.write_bytes(bytes(data) + bytes(5 * 1024 * 1024))
+    handed_out: list[bytes] = []
     with pytest.raises(DeployFailed):
-        list(contents(payload, payload.files[0]))
+        _collect(contents(payload, payload.files[0]), handed_out)
+    assert sum(map(len, handed_out)) <= len(data)
     big.unlink()
     with pytest.raises(DeployFailed, match="cannot read"):
         list(contents(payload, payload.files[0]))
