@@ -116,7 +116,7 @@ def settle(
         settled = _running(payload, runs[0])
     else:
         raise DeployFailed(
-            "it is not known where the files go: nothing runs that would tell, and deploy.dest is"
+            "it is not known where the files go: no process of the job tells, and deploy.dest is"
             " not set",
             hint=_SAY_WHERE,
         )
