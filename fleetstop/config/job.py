@@ -114,6 +114,10 @@ def _launch(spot: Spot) -> Launch:
     return Launch(**read_values(spot.fields(_LAUNCH, needed=("run",)), _LAUNCH))
 
 
+def _deploy(spot: Spot) -> Deploy:
+    return Deploy(**read_values(spot.fields(_DEPLOY), _DEPLOY))
+
+
 def _patterns(spot: Spot) -> tuple[str, ...]:
     from fleetstop.config.ignoring import pattern_problem
 
@@ -125,10 +129,6 @@ def _patterns(spot: Spot) -> tuple[str, ...]:
         if problem := pattern_problem(lines[-1]):
             raise each.wrong(problem)
     return tuple(lines)
-
-
-def _deploy(spot: Spot) -> Deploy:
-    return Deploy(**read_values(spot.fields(_DEPLOY), _DEPLOY))
 
 
 def _healthcheck(spot: Spot) -> Healthcheck:

@@ -228,13 +228,6 @@ def command(argv: Sequence[str], limit: int | None = None) -> str:
     return text(" ".join(_quoted(word) for word in words), limit)
 
 
-def words(argv: Sequence[str]) -> tuple[str, ...]:
-    """An argument vector to be kept: each word as it is, unless it holds a secret."""
-    befores = ("", *argv)
-    pairs = [(word, _argument(word, before)) for word, before in zip(argv, befores, strict=False)]
-    return tuple(word if told == safe(word) else told for word, told in pairs)
-
-
 def brief(argv: Sequence[str]) -> str:
     """The same within a sentence: a shell's `-c` text may be a whole program."""
     return command(argv, 100)
@@ -244,3 +237,10 @@ def typed(words: Sequence[str], inventory: str | None) -> str:
     """A command of ours to type next; it names the inventory where this run was told which."""
     named = () if inventory is None else ("-i", inventory)
     return command(("fleetstop", *words, *named))
+
+
+def words(argv: Sequence[str]) -> tuple[str, ...]:
+    """An argument vector to be kept: each word as it is, unless it holds a secret."""
+    befores = ("", *argv)
+    pairs = [(word, _argument(word, before)) for word, before in zip(argv, befores, strict=False)]
+    return tuple(word if told == safe(word) else told for word, told in pairs)

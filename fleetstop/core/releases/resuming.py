@@ -198,7 +198,8 @@ def _after_an_end(there: _There) -> Decision:
 def _after_a_death(there: _There) -> Decision:
     """The activator is gone in the middle: killed, or the container was stopped under it; or it
     ended there by a fault of its own."""
-    state, died = there.state, f"{_activator(there.state)} died"
+    state = there.state
+    died = f"{_activator(state)} {'ended' if state.ended else 'died'}"
     match state.step:
         case "waiting":
             why = f"{died} before anything was swapped"
@@ -207,7 +208,7 @@ def _after_a_death(there: _There) -> Decision:
             why = f"{died} in the middle of a swap: on disk lies a mixture of {_two(state)}"
             return there.back_to(why, state.before)
         case "swapping" | "swapped" | "rolling_back":
-            why = f"{died} before it started anything"
+            why = f"{died} before it started anything{_because(state)}"
         case "launching" | "launched" if there.is_what_runs:
             why = f"{died} while it watched {_release(state)}, which runs"
             return Decision("confirm", why, state.run, state.run)
