@@ -72,8 +72,9 @@ class Bringing:
         self._findings: list[str] = []
 
     async def guarded(self) -> Outcome:
+        limit = asyncio.timeout(self._scope.left())
         try:
-            async with asyncio.timeout(self._scope.left()) as limit:
+            async with limit:
                 return await self._run()
         except TimeoutError as exc:
             if not limit.expired():

@@ -8,7 +8,8 @@ from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.releases.activation import ENDS, Decision, Seen, State, next_step
+from fleetstop.core.releases.activation import ENDS, State
+from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code
 from fleetstop.errors import Refused
 

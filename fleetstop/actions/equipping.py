@@ -74,7 +74,7 @@ class Equipment:
         return recipe(lot.job.launch, place, extra, log=log, mark=mark, status=status)
 
     async def plan(self) -> LaunchPlan:
-        """Once everything lies in the container and is proved. Raises DeployFailed, nothing left."""
+        """With everything in the container, and proved. Raises DeployFailed, nothing left."""
         lot, errand = self._lot, self._errand
         swaps, manifest = await self._staged() if lot.files else ((), None)
         check = lot.job.healthcheck or Healthcheck()
@@ -109,9 +109,8 @@ class Equipment:
 
     async def _staged(self) -> tuple[tuple[SwapFile, ...], dict[str, Any] | None]:
         lot, errand = self._lot, self._errand
-        stage = await staging.stage(
-            lot.scope, lot.files, errand.read or _nothing, wish(lot, errand)
-        )
+        read = errand.read or _nothing
+        stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand))
         try:
             told = encoded(self._release()).decode()
             await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "644")

@@ -99,7 +99,7 @@ class Lot:
 async def lot_of(
     scope: Scope, errand: Errand, scene: Scene, now: Running | None, python: str
 ) -> Lot:
-    """Raises DeployFailed where it is not one place, Refused where there is nothing to go back to."""
+    """Raises DeployFailed where it is not one place, Refused where nothing is to go back to."""
     job = scope.target.job
     assert job is not None
     configured = job.deploy.dest if job.deploy is not None else None

@@ -68,9 +68,8 @@ async def _changes(lot: Lot, errand: Errand, found: Survey) -> AsyncIterator[Cha
     """Only what differs is fetched."""
     lies = lot.ground.on_disk
     pairs = list(zip(lot.files, found.files, strict=True))
-    differing = [
-        there.real for file, there in pairs if lies.get(file.rel) not in (None, file.sha256)
-    ]
+    known = [(lies.get(file.rel), file.sha256, there.real) for file, there in pairs]
+    differing = [real for old, new, real in known if old not in (None, new)]
     stored = [f"{lot.kept}/{each.rel}" for each in lot.files] if lot.kept is not None else []
     fetched: dict[str, bytes] = {}
     if differing or stored:

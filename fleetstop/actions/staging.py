@@ -136,13 +136,14 @@ class _Staging:
         pairs = zip(files, found.files if found else (), strict=True)
         self._placed = tuple(
             Placed(
-                file,
-                there,
-                f"{self._into}/{file.rel}",
-                wish.kept is not None or unchanged(file, there),
+                file, there, f"{self._into}/{file.rel}", bool(wish.kept) or unchanged(file, there)
             )
             for file, there in pairs
         )
+
+    def _has(self, file: File, there: There) -> bool:
+        """It need not be sent: its bytes are there already."""
+        return self._wish.kept is not None or unchanged(file, there)
 
     async def clear_others(self) -> None:
         """Under the container's lock nobody else is at work: what lies there was left behind."""

@@ -116,6 +116,10 @@ def _launch(spot: Spot) -> Launch:
     return Launch(**read_values(spot.fields(_LAUNCH, needed=("run",)), _LAUNCH))
 
 
+def _deploy(spot: Spot) -> Deploy:
+    return Deploy(**read_values(spot.fields(_DEPLOY), _DEPLOY))
+
+
 def _patterns(spot: Spot) -> tuple[str, ...]:
     from fleetstop.config.ignoring import pattern_problem
 
@@ -141,10 +145,6 @@ def _session(spot: Spot) -> str:
     if re.fullmatch(SESSION_PATTERN, name) is None:
         raise spot.wrong("may have letters, digits, - and _ only")
     return name
-
-
-def _deploy(spot: Spot) -> Deploy:
-    return Deploy(**read_values(spot.fields(_DEPLOY), _DEPLOY))
 
 
 def _healthcheck(spot: Spot) -> Healthcheck:

@@ -45,11 +45,10 @@ def read_sources(
     return assembled(found, left_out=walk.left_out, empty=walk.empty)
 
 
-def contents(payload: Payload, rel: str) -> Iterator[bytes]:
+def contents(payload: Payload, told: File) -> Iterator[bytes]:
     """The bytes of one file in pieces, read anew; raises DeployFailed, before the last piece is
     handed out, where they are not the ones that were hashed."""
-    told = next(each for each in payload.files if each.rel == rel)
-    path, digest, size, held = Path(payload.origin[rel]), hashlib.sha256(), 0, b""
+    path, digest, size, held = Path(payload.origin[told.rel]), hashlib.sha256(), 0, b""
     for piece in _pieces(path):
         digest.update(piece)
         size += len(piece)

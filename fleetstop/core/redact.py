@@ -228,13 +228,6 @@ def command(argv: Sequence[str], limit: int | None = None) -> str:
     return text(" ".join(_quoted(word) for word in words), limit)
 
 
-def words(argv: Sequence[str]) -> tuple[str, ...]:
-    """An argument vector to be kept: each word as it is, unless it holds a secret."""
-    befores = ("", *argv)
-    pairs = [(word, _argument(word, before)) for word, before in zip(argv, befores, strict=False)]
-    return tuple(word if told == safe(word) else told for word, told in pairs)
-
-
 def secret(name: str, value: str) -> bool:
     """Whether a variable of this name with this value holds a secret."""
     pair = f"{name}={value}"
@@ -258,3 +251,10 @@ def typed(words: Sequence[str], inventory: str | None) -> str:
     """A command of ours to type next; it names the inventory where this run was told which."""
     named = () if inventory is None else ("-i", inventory)
     return command(("fleetstop", *words, *named))
+
+
+def words(argv: Sequence[str]) -> tuple[str, ...]:
+    """An argument vector to be kept: each word as it is, unless it holds a secret."""
+    befores = ("", *argv)
+    pairs = [(word, _argument(word, before)) for word, before in zip(argv, befores, strict=False)]
+    return tuple(word if told == safe(word) else told for word, told in pairs)

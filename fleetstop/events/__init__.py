@@ -16,6 +16,8 @@ from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.signals import Landing
 from fleetstop.events.deploying import Destined as Destined
 from fleetstop.events.deploying import Differs as Differs
+from fleetstop.events.deploying import DiffLine as DiffLine
+from fleetstop.events.deploying import FileRow as FileRow
 from fleetstop.events.deploying import LaunchShown as LaunchShown
 from fleetstop.events.event import Event as Event
 from fleetstop.events.kept import BlackBox as BlackBox

@@ -78,7 +78,11 @@ def test_a_staged_and_a_renamed_one_differ(repository: Path) -> None:
     renamed = facts(repository, "trainer.py")
     assert renamed is not None
     assert renamed.dirty is True
-    # the old name, which follows the new one, belongs to nobody else
+    # the old name follows the new one, and is no entry: its letters are nobody's state
+    write(repository, "M  notes.txt", "".join(f"{n}\n" for n in range(50)))
+    git(repository, "add", "-A")
+    commit(repository)
+    git(repository, "mv", "M  notes.txt", "moved.txt")
     others = facts(repository, "notes.txt")
     assert others is not None
     assert others.dirty is False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,17 +13,15 @@ from msgspec.structs import replace
 from fleetstop.core.releases.activation import (
     ENDS,
     Activator,
-    Decision,
-    Seen,
     Started,
     State,
     Step,
-    next_step,
     parse_state,
     same_trainer,
 )
 from fleetstop.core.releases.manifest import Broken, Release
 from fleetstop.core.releases.payload import File
+from fleetstop.core.releases.resuming import Decision, Seen, next_step
 
 OLD, NEW, NEXT = (f"2026113{n}-000000-0000" for n in range(3))
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -45,6 +43,11 @@ RUNNING: dict[Step, str | None] = {
     "healthy": NEW, "unconfirmed": NEW, "unhealthy": None, "rolling_back": None,
     "rolled_back": OLD, "cancelled": OLD, "failed": OLD,
 }  # fmt: skip
+FILES: dict[Step, Literal["old", "mixed", "new"]] = {
+    **dict.fromkeys(STEPS, "new"),
+    **dict.fromkeys(("waiting", "cancelled", "failed", "rolled_back"), "old"),
+    **dict.fromkeys(("swapping", "rolling_back"), "mixed"),
+}
 LIES: dict[Step, dict[str, str]] = {
     **dict.fromkeys(STEPS, NEW_LIES),
     **dict.fromkeys(("waiting", "cancelled", "failed", "rolled_back"), OLD_LIES),
@@ -54,7 +57,8 @@ LIES: dict[Step, dict[str, str]] = {
 def state(step: Step, order: str | None = None) -> State:
     return State(
         run="7f3a91c2", step=step, release=NEW, before=OLD, activator=Activator(50, 900),
-        trainer=Started(60, 990), order=order, running=RUNNING[step],
+        trainer=Started(60, 990), order=order, running=RUNNING[step], files=FILES[step],
+        ended_at="2026-11-30T14:03:00Z" if step in ENDS else None,
     )  # fmt: skip
 
 
@@ -90,8 +94,10 @@ def test_beside_one_that_waits(
     assert (decision.act, decision.run) == (act, "7f3a91c2")
 
 
-@pytest.mark.parametrize(("step", "runs"), list(product(STEPS[1:],
-                                                        [True, False, None])))  # fmt: skip
+AT_IT = [step for step in STEPS[1:] if step not in ENDS]
+
+
+@pytest.mark.parametrize(("step", "runs"), list(product(AT_IT, [True, False, None])))
 def test_one_that_is_at_it_is_never_interrupted(step: Step, runs: bool | None) -> None:
     """Two of them at one destination: half of each would lie there."""
     for beat in (0.0, 1e9, None):
@@ -194,8 +200,41 @@ def test_what_someone_changed_by_hand_is_kept_not_overwritten() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_what_could_not_be_seen_is_not_guessed(step: Step) -> None:
-    assert decide(step, alive=None, runs=True).act == "refuse"
+    # one that has ended by its own word need not be looked for
+    unseen = decide(step, alive=None, runs=True)
+    assert (
+        unseen == decide(step, alive=False, runs=True) if step in ENDS else unseen.act == "refuse"
+    )
     assert decide(step, alive=False, runs=None).act == "refuse"
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in ENDS])
+def test_one_that_ended_by_a_fault_is_as_one_that_died(step: Step, runs: bool) -> None:
+    over = replace(state(step), ended_at="2026-11-30T14:03:00Z")
+    for alive in (True, False, None):
+        decision = next_step(over, Seen(alive, runs, True, False), wanted={"train.py": C},
+                             on_disk=LIES[step], releases=RELEASES)  # fmt: skip
+        died = decide(step, alive=False, runs=runs)
+        assert "50 of run 7f3a91c2 ended" in decision.sentence
+        assert replace(decision, sentence=died.sentence) == died
+
+
+def test_a_way_back_that_failed_half_way_is_a_mixture_too() -> None:
+    """The disk was full when the old files were to be put back."""
+    stuck = replace(state("failed"), files="mixed", running=None, reason="no space left on device")
+    decision = next_step(stuck, Seen(False, True), wanted={"train.py": C}, on_disk=NEW_LIES,
+                         releases=RELEASES)  # fmt: skip
+    assert (decision.act, decision.before, decision.torn) == ("anew", OLD, True)
+    assert "no space left" in decision.sentence
+    assert decision.findings == ("what runs may have been started from a mixture of two releases",)
+
+
+def test_a_cancelled_ones_own_before_is_gone_again_and_nothing_is_said_of_it() -> None:
+    was = replace(state("cancelled"), running=None)
+    decision = next_step(was, Seen(False, True), wanted={"train.py": C}, on_disk=OLD_LIES,
+                         releases={})  # fmt: skip
+    assert (decision.act, decision.before, decision.findings) == ("anew", None, ())
 
 
 def test_a_waiting_ones_client_and_job_must_be_seen() -> None:
@@ -219,11 +258,11 @@ def test_a_restart_that_died_goes_again_with_the_code_that_lies_there(
     step: Step, runs: bool
 ) -> None:
     """No files: nothing can be torn, and what ran before is the way back."""
-    was = replace(state(step), release=None, before=None, running=OLD)
+    was = replace(state(step), release=None, before=OLD, running=None)
     decision = next_step(was, Seen(False, runs, False, False), wanted={}, on_disk=OLD_LIES,
                          releases=RELEASES)  # fmt: skip
     assert (decision.act, decision.torn) == ("anew", False)
-    assert decision.before in (OLD, None)
+    assert decision.before == OLD
     assert (decision.clean is not None) is (step not in ENDS)
 
 
@@ -246,7 +285,17 @@ def test_a_state_is_read_and_a_later_ones_keys_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", FULL[:-9], FULL.replace(b'"schema":1', b'"schema":2'), b"\xff", b"null"]
+    "data",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"\xff",
+        FULL[:-9],
+        FULL.replace(b'"schema":1', b'"schema":2'),
+        FULL.replace(b'"7f3a91c2"', b'"../../etc"'),
+        FULL.replace(b'"before":null', b'"before":"../x"'),
+    ],
 )
 def test_a_state_that_cannot_be_relied_on_is_a_sentence(data: bytes) -> None:
     found = parse_state(data, "state.json")
@@ -266,15 +315,17 @@ maybe = st.sampled_from([True, False, None])
     st.sampled_from([{}, NEW_LIES, OLD_LIES, {"train.py": C}]),
     st.sampled_from([{}, RELEASES, {OLD: RELEASES[OLD]}, {NEW: RELEASES[NEW]}]),
     st.sampled_from([None, OLD]), st.sampled_from([None, NEW]),
+    st.sampled_from([None, "old", "mixed", "new"]),
 )  # fmt: skip
 def test_whatever_is_found(
     step: Step, seen: Seen, order: str | None, disk: dict[str, str], wanted: dict[str, str],
     releases: dict[str, Release], before: str | None, new: str | None,
+    files: Literal["old", "mixed", "new"] | None,
 ) -> None:  # fmt: skip
-    was = replace(state(step, order), before=before, release=new)
+    was = replace(state(step, order), before=before, release=new, files=files)
     decision = next_step(was, seen, wanted=wanted, on_disk=disk, releases=releases)
     # nothing of its own is begun beside an activator that lives, or may live
-    if seen.activator is not False:
+    if seen.activator is not False and step not in ENDS:
         assert decision.act in ("wait", "take_over", "refuse")
         assert decision.clean is None
     if decision.act == "take_over":
@@ -287,6 +338,7 @@ def test_whatever_is_found(
         assert seen.old_code is False
         assert all(disk[rel] == sha for rel, sha in wanted.items())
     # where the swap was cut, what lies there is not kept as a release
-    if decision.act == "anew" and new and step in ("swapping", "rolling_back"):
-        assert decision.torn
-        assert decision.before in (before, None)
+    mixed = files == "mixed" or (files is None and step in ("swapping", "rolling_back"))
+    if decision.act == "anew":
+        assert decision.torn is bool(new and mixed)
+        assert not decision.torn or decision.before in (before, None)

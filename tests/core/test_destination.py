@@ -148,6 +148,16 @@ def test_a_near_miss_says_where_it_would_lie() -> None:
     assert said.endswith("not among the files; proj/train.py lands as /root/proj/train.py")
 
 
+def test_two_files_that_could_be_the_one_that_runs_are_told() -> None:
+    """/root/old/train.py: the tree's own old/, or a deployment in a directory called old?"""
+    run = Loaded("/root/old/train.py", "/root/old")
+    both = sent("train.py", "old/train.py")
+    with pytest.raises(DeployFailed, match=r"could be old/train\.py or train\.py"):
+        settle(both, (run,))
+    assert settle(both, (run,), asked="/root").findings == ()
+    assert settle(both, (run,), configured="/root/old").findings == ()
+
+
 def test_deploy_dest_and_what_runs_must_agree() -> None:
     with pytest.raises(DeployFailed) as caught:
         settle(sent("train.py"), (TRAIN,), configured="/srv/app")

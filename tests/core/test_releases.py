@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fleetstop.core.releases.activation import Activator, Started, State
 from fleetstop.core.releases.manifest import (
@@ -114,6 +115,9 @@ def test_ids_sort_by_time_whatever_the_zone() -> None:
         ("X", "0123456789abcdef0123456789abcdef01234567", True),
         ("GIT_COMMIT", "0123456789abcdef0123456789abcdef01234567", False),
         ("PATH", "/usr/bin:/bin", False),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/root/key.json", False),
+        ("GOOGLE_APPLICATION_CREDENTIALS", '{"private_key": "x"}', True),
+        ("AWS_SECRET_ACCESS_KEY", "/abc/def", True),
         ("PWD", "/root", False),
         ("OLDPWD", "/root", False),
         ("TOKENIZERS_PARALLELISM", "false", False),
@@ -209,6 +213,9 @@ def test_which_release_runs() -> None:
                   running=old.id)  # fmt: skip
     sure = running_release([old, new], disk, newer=late, state=state, trainer=(40, 99))
     assert (sure.release, sure.certain) == (old.id, True)
+    # a restart brings no release of its own: what lies on disk tells
+    again = running_release([old, new], disk, state=replace(state, running=None), trainer=(40, 99))
+    assert (again.release, again.certain) == (new.id, False)
     other = running_release([old, new], disk, newer=late, state=state, trainer=(40, 98))
     assert other.release is None
 

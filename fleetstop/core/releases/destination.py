@@ -116,7 +116,7 @@ def settle(
         settled = _running(payload, runs[0])
     else:
         raise DeployFailed(
-            "it is not known where the files go: nothing runs that would tell, and deploy.dest is"
+            "it is not known where the files go: no process of the job tells, and deploy.dest is"
             " not set",
             hint=_SAY_WHERE,
         )
@@ -186,8 +186,13 @@ def _running(payload: Payload, run: Loaded) -> Destination:
     if inner is not None and "/" in inner and (deep := _deeper(payload, inner)):
         return Destination(run.root, "running", deep, run.main)
     ends = [each.rel for each in payload.files if run.main.endswith("/" + each.rel)]
+    if len(ends) > 1:
+        raise DeployFailed(
+            f"{plain(run.main)} is what runs, and could be {' or '.join(map(plain, ends))}",
+            hint=_SAY_WHERE,
+        )
     if ends:
-        dest = run.main.removesuffix("/" + max(ends, key=len)) or "/"
+        dest = run.main.removesuffix("/" + ends[0]) or "/"
         return Destination(dest, "running", payload, run.main)
     return _told(Destination(run.root, "running", payload, run.main), run)
 

@@ -6,6 +6,7 @@ Code is shown as it is, only harmless to a terminal: whoever deploys it reads it
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -17,9 +18,11 @@ from fleetstop.core.spelling import plain
 LineKind = Literal["file", "hunk", "added", "removed", "same", "note"]
 ChangeKind = Literal["new", "changed", "binary", "mode", "same", "stays"]
 
-# difflib takes the square of the lines for a pair that has nothing in common.
 _MOST_BYTES = 1024 * 1024
 _MOST_LINES = 20_000
+# difflib tries every line against all that are equal to it, once for each piece that it finds: a
+# table of thousands of lines with a hundred values between them takes minutes.
+_MOST_TRIES = 150_000
 _LONGEST_LINE = 2_000
 _LOOKED_AT = 8_000  # git calls binary what has a NUL in its first 8000 bytes (xdiff-interface.c)
 
@@ -75,7 +78,7 @@ def difference(rel: str, old: Side | None, new: Side | None) -> Change:
     if max(old.length, new.length) > _MOST_BYTES:
         return _unshown(rel, name, old, new, "changed")
     before, after = _split(old.content), _split(new.content)
-    if max(len(before), len(after)) > _MOST_LINES:
+    if max(len(before), len(after)) > _MOST_LINES or _tries(before, after) > _MOST_TRIES:
         return _unshown(rel, name, old, new, "changed")
     shown = list(_unified(before, after))
     header = (Line("file", f"--- {name} (there)"), Line("file", f"+++ {name} (sent)"), *mode)
@@ -168,6 +171,13 @@ def _split(content: bytes) -> list[str]:
     lines = content.decode("utf-8", "surrogateescape").split("\n")
     last = lines.pop()
     return [f"{line}\n" for line in lines] + ([last] if last else [])
+
+
+def _tries(before: list[str], after: list[str]) -> int:
+    """Pairs of equal lines, without those that difflib itself passes over as too common."""
+    those, these = Counter(before), Counter(after)
+    common = len(after) // 100 + 1 if len(after) >= 200 else len(after)
+    return sum(count * those[line] for line, count in these.items() if count <= common)
 
 
 def _unified(before: list[str], after: list[str]) -> Iterator[Line]:

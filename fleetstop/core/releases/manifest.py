@@ -98,6 +98,9 @@ _SECRET_NAME = re.compile(
     r"(?:[_.\-](?:ID|FILE|PATH|VALUE|JSON|B64|BASE64|[0-9]+))?",
     re.IGNORECASE,
 )
+# GOOGLE_APPLICATION_CREDENTIALS=/root/key.json says where one lies, and is none itself
+_NAMES_A_FILE = re.compile(r"(?:CREDENTIALS|FILE|PATH|DIR|SOCK)$")
+_PATH = re.compile(r"/[\w./\-]+")
 _HARMLESS = frozenset({"PWD", "OLDPWD"})
 _NAMES_A_COMMIT = re.compile(r"(?:COMMIT|SHA|HASH|REV|REVISION|UUID|ID)\d*$", re.IGNORECASE)
 _HEX_KEY = re.compile(r"[0-9a-fA-F]{32,}")
@@ -108,7 +111,7 @@ _MIXED_KEY = re.compile(
 
 def is_secret(name: str, value: str) -> bool:
     """Is this environment variable one whose value must not be kept?"""
-    if name in _HARMLESS:
+    if name in _HARMLESS or (_NAMES_A_FILE.search(name) and _PATH.fullmatch(value)):
         return False
     if _SECRET_NAME.fullmatch(name):
         return True

@@ -71,10 +71,9 @@ def running_release(
     its start in clock ticks. By hash only while nothing on disk is newer than the process.
     """
     every = sorted(releases, key=lambda each: each.id, reverse=True)
-    if state is not None and trainer is not None and same_trainer(state, *trainer):
-        if state.running is not None:
-            return Runs(state.running, True, f"release {plain(state.running)} runs")
-        return Runs(None, True, "what runs was launched from no release")
+    ours = state is not None and trainer is not None and same_trainer(state, *trainer)
+    if ours and state is not None and state.running is not None:
+        return Runs(state.running, True, f"release {plain(state.running)} runs")
     if newer is not None:
         name = plain(posixpath.basename(newer.path))
         return Runs(None, False, f"which release runs is not known: {name} was changed since")
