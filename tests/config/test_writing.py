@@ -1,4 +1,4 @@
-"""A job added to an inventory's file: all else stays as it was, byte for byte, and it reads back."""
+"""A job added to an inventory's file: all else stays as it was, byte for byte; it reads back."""
 
 from __future__ import annotations
 
@@ -188,6 +188,16 @@ def test_without_any_inventory_a_file_is_made(tmp_path: Path) -> None:
         write(made)
 
 
+def test_what_is_no_file_is_not_written_to(tmp_path: Path) -> None:
+    fleet(tmp_path, BLOCK)
+    aim = target(load(tmp_path), 200)
+    where = placing(load(tmp_path), aim, "train")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(Refused, match="pipe is no plain file"):
+        change((pipe,), tmp_path, where, STANZA)
+
+
 def test_of_several_files_the_one_that_has_the_container(tmp_path: Path) -> None:
     one = fleet(tmp_path, "hosts: {pve1: {ssh: root@h}}\n", "fleet-a.yaml")
     two = fleet(tmp_path, "containers: {ct200: {host: pve1, vmid: 200}}\n", "fleet-b.yaml")
@@ -320,9 +330,11 @@ def test_any_inventory_of_ours_can_be_added_to(tmp_path: Path) -> None:
 
 def some_inventory(dice: random.Random) -> str:
     step = " " * dice.choice([1, 2, 4])
-    remark = lambda deep: "".join(  # noqa: E731
-        dice.choice(["", "\n", step * dice.randrange(deep + 1) + "# said\n"]) for _ in range(2)
-    )
+
+    def remark(deep: int) -> str:
+        said = ("", "\n", step * dice.randrange(deep + 1) + "# said\n")
+        return dice.choice(said) + dice.choice(said)
+
     lines = [remark(0), "hosts:\n", step, "pve1: {ssh: root@h}\n", remark(2), "containers:\n"]
     for vmid in (200, 201):
         jobs = dice.choice(["", "{}", "null", "{a: {match: {script: a.py}}}", "block", "absent"])

@@ -13,7 +13,6 @@ from fleetstop.core.above.supervisors import Above
 from fleetstop.core.adopting.stanza import Stanza
 from fleetstop.core.inventory import Job, Launch, Match
 from fleetstop.core.kin.family import Family, find
-from fleetstop.core.kin.lineage import shell_runs
 from fleetstop.core.kin.matching import RUNNERS, SHELLS, base, executed, script_of
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import unusual
@@ -32,7 +31,8 @@ class Facts(Struct, frozen=True):
     they were started; `cwd` where the head was started; `script` the trainer's, absolute.
 
     `checkpoints`: a directory in which checkpoints lie that is the job's. `gpus` None: unseen.
-    `login`: see launching.surroundings. `heard`: of INT and TERM, what every trainer hears.
+    `login`: see launching.surroundings. `ranks`: how many trainers. `heard`: of INT and TERM, what
+    every trainer hears.
     """
 
     match: Match
@@ -47,6 +47,7 @@ class Facts(Struct, frozen=True):
     person: Person | None = None
     login: dict[str, str] = {}
     owners: tuple[Above, ...] = ()
+    ranks: int = 1
 
 
 class Gathered(Struct, frozen=True):
@@ -92,8 +93,13 @@ def _stop_signal(facts: Facts, notes: list[str]) -> str | None:
 def _log(facts: Facts, notes: list[str]) -> str | None:
     out, err = facts.trainer.streams.get(1), facts.trainer.streams.get(2)
     found = facts.trainer.log or facts.tee or facts.head.log
+    if facts.ranks > 1 and facts.head.log is not None and found != facts.head.log:
+        # a launcher gives each rank a file of its own, in a directory of that one run
+        notes.append(f"log: the first of its {facts.ranks} trainers writes to {found}")
+        return _path(facts.head.log)
     if found is None:
-        where = redact.brief((out.target,)) if out is not None else "a place that was not seen"
+        where = redact.text(out.target, 100) if out is not None else "a place that was not seen"
+        where = "a pipe" if where.startswith("pipe:") else where
         notes.append(f"log: its output goes to {where}, which is no file")
     elif out and err and out.file and err.file and out.file != err.file:
         notes.append(f"log: its stderr goes to {err.file}")
@@ -108,7 +114,7 @@ def _launch(facts: Facts, notes: list[str]) -> tuple[Launch | None, tuple[str, .
     secrets: tuple[str, ...] = ()
     env: dict[str, str] = {}
     if facts.head.env is not None:
-        given = own(facts.head.env, facts.login)
+        given = own(facts.head.env, facts.login, facts.person)
         secrets = tuple(sorted(name for name, value in given.items() if redact.secret(name, value)))
         plain = {name: value for name, value in sorted(given.items()) if name not in secrets}
         env = {name: v for name, v in plain.items() if NAME.fullmatch(name) and _is_text(v)}
@@ -116,7 +122,7 @@ def _launch(facts: Facts, notes: list[str]) -> tuple[Launch | None, tuple[str, .
             notes.append(f"env: {', '.join(lost)}: no text that an inventory can hold; not written")
     if secrets:
         names = ", ".join(secrets)
-        notes.append(f"env: {names}: secrets are not written; a launch needs --env {secrets[0]}=…")
+        notes.append(f"env: {names}: secrets, not written; a restart takes them from the process")
     if not argv or not all(map(_is_text, argv)) or not argv[0].strip():
         notes.append("launch: its command line is no text that an inventory can hold")
         return None, secrets
@@ -132,6 +138,8 @@ def _launch(facts: Facts, notes: list[str]) -> tuple[Launch | None, tuple[str, .
 def _user(facts: Facts) -> str | None:
     if facts.person is not None:
         return facts.person.name
+    if facts.head.uid == 0:
+        return "root"
     return str(facts.head.uid) if facts.head.uid is not None else None
 
 
@@ -182,19 +190,6 @@ def candidates(trainer: Process, script: str | None) -> tuple[Match, ...]:
 def _nameable(match: Match) -> bool:
     said = match.script or match.module or match.exe or ""
     return bool(said.strip()) and said.isprintable() and _is_text(said)
-
-
-def program_word(process: Process) -> str | None:
-    """What its command line names to be executed: a shell's or interpreter's script, or a program
-    by its path. None: found by PATH, or none."""
-    argv = process.argv or ()
-    ran = shell_runs(argv)
-    if ran is not None:
-        return ran[1] if ran[0] == "script" else None
-    script = script_of(process)
-    if script is not None:
-        return script
-    return argv[0] if argv and "/" in argv[0] else None
 
 
 def told_apart(
