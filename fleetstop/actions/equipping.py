@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,7 +27,6 @@ from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
 from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
-from fleetstop.core.releases.payload import File
 from fleetstop.core.releases.survey import Survey
 
 _SCRIPTS = ("activate.py", "course.py", "swap.py", "trainer.py", "wary.py", "supervise.py")
@@ -109,7 +108,7 @@ class Equipment:
 
     async def _staged(self) -> tuple[tuple[SwapFile, ...], dict[str, Any] | None]:
         lot, errand = self._lot, self._errand
-        read = errand.read or _nothing
+        read = partial(lot.content, errand)
         stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand))
         try:
             told = encoded(self._release()).decode()
@@ -232,7 +231,3 @@ def _patience(book: Playbook) -> float:
     waits = [_DAY_S if rung.wait_s == FOREVER else rung.wait_s for rung in book.ladder]
     hold = book.hold.saving_s + book.hold.moving_s if book.hold is not None else 0.0
     return min(sum(waits) + hold + 600.0, _DAY_S)
-
-
-def _nothing(_file: File) -> Iterator[bytes]:
-    return iter(())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from fleetstop.actions.attempt import Wish
-from fleetstop.actions.tarring import Read
 from fleetstop.core.launching.recipe import Extra
 from fleetstop.core.releases.manifest import Git
-from fleetstop.core.releases.payload import Payload
+from fleetstop.core.releases.payload import File, Payload
 
 Command: TypeAlias = Literal["launch", "restart", "redeploy", "rollback"]
 
@@ -23,7 +23,7 @@ class Errand(Struct, frozen=True):
     command: Command
     stop: Wish
     payload: Payload | None = None
-    read: Read | None = None
+    read: Callable[[Payload, File], Iterator[bytes]] | None = None
     to: str | None = None
     release: str | None = None
     extra: Extra = Extra()

@@ -15,12 +15,11 @@ from fleetstop.actions.locate import Scene
 from fleetstop.actions.origins import login, origins, person, where_from
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import Above, standing_above
-from fleetstop.core.adopting.gather import program_word
 from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
 from fleetstop.core.launching.interpreter import USUAL, of_process, of_words
 from fleetstop.core.launching.origin import Origin
-from fleetstop.core.launching.outermost import outermost, owners, tee_log
+from fleetstop.core.launching.outermost import outermost, owners, program_word, tee_log
 from fleetstop.core.launching.recipe import Known, whom
 from fleetstop.core.process import Process
 from fleetstop.core.redact import brief

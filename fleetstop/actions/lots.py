@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from fleetstop.actions.errand import Errand
@@ -73,6 +74,12 @@ class Lot:
             # a second earlier, so that the two sort as they were
             old = release_id(datetime.fromtimestamp(at.timestamp() - 1, at.tzinfo), self.run)
             self.before = before or (old if lies_there else None)
+
+    def content(self, errand: Errand, file: File) -> Iterator[bytes]:
+        """Of a file that comes from the machine of whoever asked."""
+        assert self.place is not None
+        assert errand.read is not None
+        return errand.read(self.place.payload, file)
 
     def finding(self, text: str) -> None:
         self.findings.append(self.scope.teller.finding(text))

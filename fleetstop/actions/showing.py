@@ -89,6 +89,6 @@ def _sent(
     lot: Lot, errand: Errand, file: File, there: int | None, fetched: dict[str, bytes]
 ) -> Side:
     content = fetched.get(f"{lot.kept}/{file.rel}")
-    if lot.kept is None and errand.read is not None and file.size <= SHOWN_MOST:
-        content = b"".join(errand.read(file))
+    if lot.kept is None and file.size <= SHOWN_MOST:
+        content = b"".join(lot.content(errand, file))
     return Side(content, mode(file.mode, there), file.size)

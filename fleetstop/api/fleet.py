@@ -9,20 +9,23 @@ It never prints, never exits, and asks only through what it is given to ask with
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 import platformdirs
 
 from fleetstop import config
 from fleetstop.actions import refusals
 from fleetstop.actions.attempt import Wish
+from fleetstop.actions.bringing import bring
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.api.adopting import Adopted, adopted
+from fleetstop.api.bringing import SELECTS, Asked, How, More, errands, typed_more
 from fleetstop.api.consent import agreed
 from fleetstop.api.past import records_directory
 from fleetstop.api.runs import Runs, nobody
@@ -135,39 +138,109 @@ class Fleet(Runs):
         `after_checkpoint`: waits for the next one, `at_most` so long, and ends the job then.
         `timeout`: seconds, or `30m`, for each target from connecting on; then it gives up
         watching and sends nothing more. `break_lock`: takes the lock of another live run."""
-        within_s = _limit(timeout)
-        consent, terms = agreed(
+        how = How(
             graceful=graceful,
             force=force,
             max_loss=max_loss,
             after_checkpoint=after_checkpoint,
             at_most=at_most,
+            dry_run=dry_run,
+            playbook=playbook,
+            ladder=ladder,
+            signal=signal,
+            break_lock=break_lock,
         )
+        within_s, wish = _limit(timeout), self._wishes(how)
         try:
             targets = self.select(
                 words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
             )
         except Refused as exc:
             return await self._refused(words, exc)
-        named = _stop_signal(signal)
-        wishes = {
-            each.name: Wish(
-                playbook=self._playbook_for(each, playbook, ladder),
-                consent=consent,
-                terms=terms,
-                graceful=graceful,
-                signal=named,
-                dry_run=dry_run,
-                break_lock=break_lock,
-            )
-            for each in targets
-        }
+        wishes = {each.name: wish(each) for each in targets}
 
         async def action(scope: Scope) -> Outcome:
             return await stop(scope, wishes[scope.target.name], self._desk)
 
         return await self._run(
             "stop", words, targets, action, dry_run, refusals.protected, within_s
+        )
+
+    def _wishes(self, how: How) -> Callable[[Target], Wish]:
+        """What is asked of the stop of each; raises BadUsage for what contradicts itself."""
+        consent, terms = agreed(
+            graceful=how.graceful,
+            force=how.force,
+            max_loss=how.max_loss,
+            after_checkpoint=how.after_checkpoint,
+            at_most=how.at_most,
+        )
+        signal = _stop_signal(how.signal)
+        return lambda target: Wish(
+            playbook=self._playbook_for(target, how.playbook, how.ladder),
+            consent=consent,
+            terms=terms,
+            graceful=how.graceful,
+            signal=signal,
+            dry_run=how.dry_run,
+            break_lock=how.break_lock,
+        )
+
+    async def launch(self, *words: str, how: How | None = None, **more: Unpack[More]) -> Report:
+        """Starts a job that does not run, and sees whether it is well."""
+        return await self._bring(Asked("launch", **typed_more(more)), words, how, more)
+
+    async def restart(self, *words: str, how: How | None = None, **more: Unpack[More]) -> Report:
+        """Stops it and starts it again; one that does not run is only started."""
+        return await self._bring(Asked("restart", **typed_more(more)), words, how, more)
+
+    async def redeploy(
+        self,
+        *words: str,
+        files: Sequence[str | Path],
+        to: str | None = None,
+        diff: bool = False,
+        how: How | None = None,
+        **more: Unpack[More],
+    ) -> Report:
+        """New files in, the old run out by its playbook, the new one started and looked after.
+
+        `files` and directories of this machine; `to`: the directory there, instead of the one that
+        the running process loads from; `diff`: only shows what would change."""
+        named = tuple(map(str, files))
+        asked = Asked("redeploy", files=named, to=to, diff=diff, **typed_more(more))
+        return await self._bring(asked, words, how, more)
+
+    async def rollback(
+        self,
+        *words: str,
+        to: str | None = None,
+        diff: bool = False,
+        how: How | None = None,
+        **more: Unpack[More],
+    ) -> Report:
+        """The files of a kept release again, the one before unless `to` names another."""
+        asked = Asked("rollback", release=to, diff=diff, **typed_more(more))
+        return await self._bring(asked, words, how, more)
+
+    async def _bring(
+        self, asked: Asked, words: Sequence[str], how: How | None, more: More
+    ) -> Report:
+        how = how or How()
+        within_s, wish = _limit(more.get("timeout")), self._wishes(how)
+        selection = {name: more[name] for name in SELECTS if name in more}  # type: ignore[literal-required]
+        try:
+            targets = self.select(words, **selection)
+            made = await errands(asked, targets, wish)
+        except Refused as exc:
+            return await self._refused(words, exc, asked.command)
+
+        async def action(scope: Scope) -> Outcome:
+            return await bring(scope, made[scope.target.name], self._desk)
+
+        dry_run = how.dry_run or asked.diff
+        return await self._run(
+            asked.command, words, targets, action, dry_run, refusals.protected, within_s
         )
 
     def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:

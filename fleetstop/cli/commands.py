@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fleetstop import __version__
-from fleetstop.cli import playbooks
+from fleetstop.cli import deploying, playbooks
 from fleetstop.cli.options import USUAL_ROOT, adhoc, inventory, loudness, output, selection
 from fleetstop.cli.pages import Group, version
 
@@ -23,6 +23,8 @@ def group() -> None:
     """
 
 
+for each in (deploying.launch, deploying.restart, deploying.redeploy, deploying.rollback):
+    group.add_command(each)
 group.add_command(playbooks.playbook)
 group.add_command(playbooks.schema)
 

@@ -51,7 +51,7 @@ def run_stop(**given: Any) -> int:
             playbook=given["playbook"],
             ladder=given["ladder"],
             signal=given["signal"],
-            match=_match(given),
+            match=matched(given),
             limit=given["limit"],
             exclude=given["exclude"],
             all_jobs=given["all_jobs"],
@@ -59,20 +59,20 @@ def run_stop(**given: Any) -> int:
             break_lock=given["break_lock"],
         )
 
-    return _operate(given, work, table=False)
+    return operate(given, work, table=False)
 
 
 def run_status(**given: Any) -> int:
     async def work(fleet: Fleet) -> Report:
         return await fleet.status(
             *given["targets"],
-            match=_match(given),
+            match=matched(given),
             limit=given["limit"],
             exclude=given["exclude"],
             stacks=given["stacks"],
         )
 
-    return _operate(given, work, table=True)
+    return operate(given, work, table=True)
 
 
 def run_wait(**given: Any) -> int:
@@ -81,13 +81,13 @@ def run_wait(**given: Any) -> int:
             *given["targets"],
             until=given["until"],
             timeout_s=limit(given["timeout"]),
-            match=_match(given),
+            match=matched(given),
             limit=given["limit"],
             exclude=given["exclude"],
             all_jobs=given["all_jobs"],
         )
 
-    return _operate(given, work, table=False)
+    return operate(given, work, table=False)
 
 
 def limit(text: str | None) -> float | None:
@@ -117,7 +117,7 @@ def listing(**given: Any) -> int:
     return 0
 
 
-def _match(given: Given) -> Match | None:
+def matched(given: Given) -> Match | None:
     named = [key for key in ("script", "pgrep", "pid") if given[key] is not None]
     if not named:
         return None
@@ -126,7 +126,7 @@ def _match(given: Given) -> Match | None:
     return Match(**{named[0]: given[named[0]]})
 
 
-def _operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool) -> int:
+def operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool) -> int:
     """Runs one operation; the report's exit code, or the error's."""
     reported = False
 

@@ -190,7 +190,11 @@ _LAUNCH: Table = {
     "resume": Reader(_words, listed(WORD_SHAPE)),
     "launcher": Reader(_launcher, {"anyOf": [_KIND.shape, keys(_SESSION, needed=("tmux",))]}),
 }
-_DEPLOY: Table = {"dest": PATH, "ignore": Reader(_patterns, listed(TEXT_SHAPE))}
+_DEPLOY: Table = {
+    "dest": PATH,
+    "ignore": Reader(_patterns, listed(TEXT_SHAPE)),
+    "prove": TEXT,
+}
 _HEALTHCHECK: Table = {"log_matches": WORD, "within": FINITE}
 JOB_KEYS: Table = {
     "match": Reader(_match, _match_shape()),

@@ -59,10 +59,12 @@ class Launch(Struct, frozen=True):
 
 
 class Deploy(Struct, frozen=True):
-    """`ignore`: what is never sent, in the grammar of .gitignore, seen from the destination."""
+    """`ignore`: patterns of files that are not sent, in the grammar of .gitignore. `prove`: shell
+    text that has to succeed in the container, in the directory of the staged files."""
 
     dest: str | None = None
     ignore: tuple[str, ...] = ()
+    prove: str | None = None
 
 
 class Healthcheck(Struct, frozen=True):
