@@ -8,6 +8,7 @@ from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Report
 from fleetstop.view import (
+    deploying,
     ending,
     exits,
     header,
@@ -156,6 +157,8 @@ class Story:
                     return []
                 chapter.findings.add(event.text)
                 return [self._timed(event.at, name, redact.text(event.text), "! ")]
+        if (planned := deploying.lines(event)) is not None:
+            return planned
         if begun := launching.told(event, chapter.log_lines):
             return [self._timed(event.at, name, text, mark) for mark, text in begun]
         text = _acted(event, chapter) or (_detail(event) if self._verbose else None)
