@@ -21,7 +21,14 @@ from fleetstop.actions.underway import Underway
 from fleetstop.core import redact
 from fleetstop.core.commands import Command
 from fleetstop.core.releases.payload import File
-from fleetstop.core.releases.survey import Proof, Survey, There, obstacle, unchanged
+from fleetstop.core.releases.survey import (
+    Proof,
+    Survey,
+    There,
+    amount,
+    obstacle,
+    unchanged,
+)
 from fleetstop.core.spelling import plain
 from fleetstop.errors import CouldNotLook, DeployFailed, FleetstopError
 
@@ -219,9 +226,20 @@ class _Staging:
         else:
             raise failed("there is no tar on the host")
         if done.status != 0:
-            said = last(done.err) or "nothing"
-            raise failed(f"{what} (status {done.status}): {said}")
+            # the reason comes first; what comes last is that there was one
+            said = lines(done.err) or ("it said nothing",)
+            told = f"{what} (status {done.status}): {said[0]}{await self._room()}"
+            raise failed(told, evidence=said)
         underway.done()
+
+    async def _room(self) -> str:
+        """What is free there by now: tar says `Wrote only 512 of 10240 bytes` of a full disk."""
+        question = {"ask": "survey", "dest": self._wish.dest, "base": self._wish.base, "files": []}
+        try:
+            free = (await self._ask(question, Survey, 0)).dest.free
+        except FleetstopError:
+            return ""  # what is told without it is the reason all the same
+        return "" if free is None else f" ({amount(free)} are free there)"
 
     async def _fill(self) -> None:
         pairs = [
