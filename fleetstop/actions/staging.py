@@ -111,7 +111,7 @@ async def stage(scope: Scope, files: Sequence[File], read: Read, wish: Wish) -> 
 def _told(exc: BaseException, left: str) -> BaseException:
     """As a failed deploy where it is one, with what is left of it; all else as it is."""
     if isinstance(exc, CouldNotLook):
-        exc = failed(exc.message, hint=exc.hint)
+        exc = failed(exc.message, hint=exc.hint or "run the same command again")
     if isinstance(exc, DeployFailed) and left:
         return DeployFailed(f"{exc.message}. {left}", hint=exc.hint, evidence=exc.evidence)
     return exc

@@ -258,7 +258,7 @@ def test_an_interpreter_that_is_missing_is_named(tmp_path: Path) -> None:
     async def story(deploy: Deploy) -> None:
         deploy.sends(train_py=GOOD)
         error = await deploy.fails(interpreter="/opt/venv/bin/python")
-        assert "interpreter /opt/venv/bin/python could not be run" in error.message
+        assert "interpreter, /opt/venv/bin/python, is not there" in error.message
         error = await deploy.fails(interpreter="/bin/cat")
         assert "/bin/cat did not answer" in error.message
 

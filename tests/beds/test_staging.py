@@ -405,7 +405,7 @@ def test_an_interpreter_that_is_not_there_is_named(box: Bed) -> None:
     async def story(deploy: Deploy) -> None:
         deploy.payload.add("train.py", b"x = 1\n")
         await fails(
-            deploy, "/opt/venv/bin/python could not be run", interpreter="/opt/venv/bin/python"
+            deploy, "/opt/venv/bin/python, is not there", interpreter="/opt/venv/bin/python"
         )
 
     play(box, story)
@@ -473,8 +473,28 @@ def test_a_connection_that_goes_wrong_in_the_middle_leaves_nothing(
         proxy.close()
 
 
+def test_nor_does_one_of_a_login_without_root(box: Bed, tmp_path: Path) -> None:
+    proxy = Proxy(box.lab, "cut")
+    arriving = box.lab.rootfs(box.vmid) / "root/.fleetstop/train/stage-7f3a/files/w.bin"
+    proxy.when = lambda _: arriving.exists() and arriving.stat().st_size > 4 * MIB
+    proxy.inventory(tmp_path)
+
+    async def story(deploy: Deploy) -> None:
+        deploy.payload.large("w.bin", 60, lambda _: time.sleep(0.02))
+        await fails(deploy, "the connection was lost")
+
+    try:
+        known = str(tmp_path / f"known-{proxy.port}")
+        with login() as someone:
+            someone.allow(str(box.lab.pct))
+            ssh = f"{someone.name}@127.0.0.1"
+            play(box, story, port=proxy.port, known_hosts=known, ssh=ssh)
+    finally:
+        proxy.close()
+
+
 CLIENT = """
-import asyncio, json, os, sys
+import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from pathlib import Path
 from fleetstop.lab import Lab
