@@ -40,8 +40,9 @@ class Wish(Struct, frozen=True):
     """Where files go: `dest` their directory, `base` ours below it (DEST/.fleetstop/JOB).
 
     `interpreter`: the job's own. `prove`: shell text that is to succeed, run in the directory of
-    the staged files with FLEETSTOP_STAGE set to it. `keep`: runs whose stages are left alone,
-    because an activator of theirs still lives.
+    the staged files with FLEETSTOP_STAGE set to it and FLEETSTOP_PYTHON to the interpreter, as
+    whom we enter (root, mostly). `prove_s`: how long it may take in all. `keep`: runs whose
+    stages are left alone, because an activator of theirs still lives.
     """
 
     dest: str
@@ -283,8 +284,12 @@ class _Staging:
 
     async def _run_proof(self, text: str) -> None:
         # an import must not leave pycs that would become part of the release
-        begin = 'cd -- "$1" && FLEETSTOP_STAGE=$1 PYTHONDONTWRITEBYTECODE=1 exec sh -c "$2" 2>&1'
-        words, limit = ("sh", "-c", begin, "fleetstop-prove", self._into, text), self._wish.prove_s
+        begin = (
+            'cd -- "$1" && FLEETSTOP_STAGE=$1 FLEETSTOP_PYTHON=$2 PYTHONDONTWRITEBYTECODE=1 '
+            'exec sh -c "$3" 2>&1'
+        )
+        words = ("sh", "-c", begin, "fleetstop-prove", self._into, self._wish.interpreter, text)
+        limit = self._wish.prove_s
         shown = redact.text(text)
         try:
             async with asyncio.timeout(limit):

@@ -29,12 +29,12 @@ import pytest
 from fleetstop import events
 from fleetstop.actions import pushing
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.staging import Stage, Wish, stage, unstage
+from fleetstop.actions.staging import Stage, Wish, stage, survey, unstage
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.api.machine import SystemClock
 from fleetstop.core.inventory import Host, Target
 from fleetstop.core.releases.payload import File
-from fleetstop.errors import DeployFailed
+from fleetstop.errors import DeployFailed, Refused
 from fleetstop.events import AnyEvent, Event
 from fleetstop.lab import Started
 from fleetstop.lab.login import login
@@ -126,7 +126,14 @@ def _sha(path: Path) -> str:
 
 @contextlib.asynccontextmanager
 async def client(
-    box: Bed, dest: str, run: str = "7f3a", *, port: int | None = None, **other: Any
+    box: Bed,
+    dest: str,
+    run: str = "7f3a",
+    *,
+    port: int | None = None,
+    on_host: bool = False,
+    dry_run: bool = False,
+    **other: Any,
 ) -> AsyncIterator[Deploy]:
     server, told, clock = box.lab.server, list[AnyEvent](), SystemClock()
     facts = {
@@ -140,8 +147,9 @@ async def client(
     }
     site = Site(Host(**facts), Tunnels())
     try:
-        target = Target(name=f"ct{box.vmid}:train", host=site.host, vmid=box.vmid, job=None)
-        place = await site.place(box.vmid, dry_run=False)
+        vmid = None if on_host else box.vmid
+        target = Target(name=f"ct{box.vmid}:train", host=site.host, vmid=vmid, job=None)
+        place = await site.place(vmid, dry_run=dry_run)
         teller = Teller(target.name, told.append, clock)
         over = ReconnectingPlace(place, "lab1", clock, teller)
         try:
@@ -326,6 +334,33 @@ def test_without_root_on_the_host_it_is_staged_as_well(box: Bed) -> None:
         play(
             box, story, ssh=f"{someone.name}@127.0.0.1", known_hosts=str(box.lab.server.known_hosts)
         )
+
+
+def test_on_a_plain_host_it_is_staged_without_any_container(box: Bed, tmp_path: Path) -> None:
+    async def story(deploy: Deploy) -> None:
+        deploy.payload.add("pkg/new.py", b"x = 1\n", 0o640)
+        deploy.payload.large("w.bin", 5)
+        done = await deploy.stage(prove='cd pkg && "$FLEETSTOP_PYTHON" -c "import new"')
+        placed = Path(done.path) / "files/pkg/new.py"
+        assert (placed.read_bytes(), stat.S_IMODE(placed.stat().st_mode)) == (b"x = 1\n", 0o640)
+        assert deploy.scope.place.pct_calls == 0
+        assert await unstage(deploy.scope, deploy.wish) == ""
+        assert list(tmp_path.iterdir()) == []
+
+    play(box, story, str(tmp_path), on_host=True)
+
+
+def test_a_dry_run_surveys_and_stages_nothing(box: Bed) -> None:
+    async def story(deploy: Deploy) -> None:
+        deploy.payload.add("run.sh", b"new\n")
+        before = listed(deploy.here)
+        found = await survey(deploy.scope, deploy.payload.files, deploy.wish)
+        assert found.files[0].kind == "file"
+        with pytest.raises(Refused, match="a dry run does not send"):
+            await deploy.stage()
+        assert listed(deploy.here) == before
+
+    play(box, story, dry_run=True)
 
 
 # ------------------------------------------------------------------------ what cannot be put there
