@@ -49,8 +49,10 @@ async def ask(
     if found is not None:
         return found
     name, said = plain(interpreter), last(done.data) or "nothing"
-    if done.status in (126, 127):
-        raise failed(f"the job's interpreter {name} could not be run: {said}")
+    if done.status == 127:
+        raise failed(f"the job's interpreter, {name}, is not there")
+    if done.status == 126:
+        raise failed(f"the job's interpreter, {name}, could not be run: {said}")
     told = f"{name} did not answer (`{question['ask']}`, status {done.status}): {said}"
     raise failed(told)
 

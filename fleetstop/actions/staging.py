@@ -21,7 +21,14 @@ from fleetstop.actions.underway import Underway
 from fleetstop.core import redact
 from fleetstop.core.commands import Command
 from fleetstop.core.releases.payload import File
-from fleetstop.core.releases.survey import Proof, Survey, There, obstacle, unchanged
+from fleetstop.core.releases.survey import (
+    Proof,
+    Survey,
+    There,
+    amount,
+    obstacle,
+    unchanged,
+)
 from fleetstop.core.spelling import plain
 from fleetstop.errors import CouldNotLook, DeployFailed, FleetstopError
 
@@ -33,9 +40,10 @@ class Wish(Struct, frozen=True):
     """Where files go: `dest` their directory, `base` ours below it (DEST/.fleetstop/JOB).
 
     `interpreter`: the job's own. `prove`: shell text that is to succeed, run in the directory of
-    the staged files with FLEETSTOP_STAGE set to it. `keep`: runs whose stages are left alone,
-    because an activator of theirs still lives. `kept`: a directory there that has all the files
-    by their `rel`, a release; then nothing is sent.
+    the staged files with FLEETSTOP_STAGE set to it and FLEETSTOP_PYTHON to the interpreter, as
+    whom we enter (root, mostly). `prove_s`: how long it may take in all. `keep`: runs whose
+    stages are left alone, because an activator of theirs still lives. `kept`: a directory
+    there that has all the files by their `rel`, a release; then nothing is sent.
     """
 
     dest: str
@@ -106,7 +114,7 @@ async def stage(scope: Scope, files: Sequence[File], read: Read, wish: Wish) -> 
 def _told(exc: BaseException, left: str) -> BaseException:
     """As a failed deploy where it is one, with what is left of it; all else as it is."""
     if isinstance(exc, CouldNotLook):
-        exc = failed(exc.message, hint=exc.hint)
+        exc = failed(exc.message, hint=exc.hint or "run the same command again")
     if isinstance(exc, DeployFailed) and left:
         return DeployFailed(f"{exc.message}. {left}", hint=exc.hint, evidence=exc.evidence)
     return exc
@@ -227,9 +235,20 @@ class _Staging:
         else:
             raise failed("there is no tar on the host")
         if done.status != 0:
-            said = last(done.err) or "nothing"
-            raise failed(f"{what} (status {done.status}): {said}")
+            # the reason comes first; what comes last is that there was one
+            said = lines(done.err) or ("it said nothing",)
+            told = f"{what} (status {done.status}): {said[0]}{await self._room()}"
+            raise failed(told, evidence=said)
         underway.done()
+
+    async def _room(self) -> str:
+        """What is free there by now: tar says `Wrote only 512 of 10240 bytes` of a full disk."""
+        question = {"ask": "survey", "dest": self._wish.dest, "base": self._wish.base, "files": []}
+        try:
+            free = (await self._ask(question, Survey, 0)).dest.free
+        except FleetstopError:
+            return ""  # what is told without it is the reason all the same
+        return "" if free is None else f" ({amount(free)} are free there)"
 
     async def _fill(self) -> None:
         kept = self._wish.kept
@@ -280,8 +299,12 @@ class _Staging:
 
     async def _run_proof(self, text: str) -> None:
         # an import must not leave pycs that would become part of the release
-        begin = 'cd -- "$1" && FLEETSTOP_STAGE=$1 PYTHONDONTWRITEBYTECODE=1 exec sh -c "$2" 2>&1'
-        words, limit = ("sh", "-c", begin, "fleetstop-prove", self._into, text), self._wish.prove_s
+        begin = (
+            'cd -- "$1" && FLEETSTOP_STAGE=$1 FLEETSTOP_PYTHON=$2 PYTHONDONTWRITEBYTECODE=1 '
+            'exec sh -c "$3" 2>&1'
+        )
+        words = ("sh", "-c", begin, "fleetstop-prove", self._into, self._wish.interpreter, text)
+        limit = self._wish.prove_s
         shown = redact.text(text)
         try:
             async with asyncio.timeout(limit):

@@ -12,7 +12,7 @@ from pathlib import Path
 from fleetstop import __version__
 from fleetstop.core.jsonline import line
 from fleetstop.core.report import Report
-from fleetstop.events import AnyEvent, Holding
+from fleetstop.events import AnyEvent, Holding, Staging
 from fleetstop.history import record, shelf
 
 HOLD_EVERY_S = 5.0
@@ -40,6 +40,7 @@ class Recorder:
         self._lines: list[str] = []
         self._file: int | None = None
         self._held: dict[str | None, Holding] = {}
+        self._sent: dict[str | None, Staging] = {}
 
     def __call__(self, event: AnyEvent) -> None:
         if self.problem is not None or self._repeats(event):
@@ -53,7 +54,10 @@ class Recorder:
             self.close()
 
     def _repeats(self, event: AnyEvent) -> bool:
-        """A save of half an hour is told ten times a second; every five seconds is enough."""
+        """A save of half an hour is told ten times a second, and a large file on its way four
+        times; every five seconds is enough."""
+        if isinstance(event, Staging):
+            return self._on_its_way(event)
         if not isinstance(event, Holding):
             return False
         before = self._held.get(event.target)
@@ -61,6 +65,14 @@ class Recorder:
         if before is not None and same and _seconds(before.at, event.at) < HOLD_EVERY_S:
             return True
         self._held[event.target] = event
+        return False
+
+    def _on_its_way(self, event: Staging) -> bool:
+        before = self._sent.get(event.target)
+        under_way = 0 < event.sent < event.size
+        if before is not None and under_way and _seconds(before.at, event.at) < HOLD_EVERY_S:
+            return True
+        self._sent[event.target] = event
         return False
 
     def close(self) -> None:

@@ -9,6 +9,8 @@ from typing import TypeAlias
 import pytest
 
 from fleetstop import events
+from fleetstop.actions.reconnect import ReconnectingPlace
+from fleetstop.actions.telling import Teller
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.report import Outcome
 from fleetstop.errors import (
@@ -20,6 +22,7 @@ from fleetstop.errors import (
 )
 from tests.actions.stage import GENTLE, Stage, playbook
 from tests.fakes.fake_host import FakeHost, Hook, Trainer, WorldPlace, a_job, nothing
+from tests.fakes.fake_place import FakeClock
 
 Run: TypeAlias = Callable[[Command], Coroutine[None, None, Answer]]
 LATE = FrameTimedOut("pve1: no answer to 'send' within 10 s")
@@ -300,5 +303,45 @@ def test_an_interruption_while_the_connection_is_away_leaves_a_doubt_and_does_no
             "INT to 10 may have been sent: it was interrupted just then",
         )
         assert isinstance(stage.world.host.lost, ConnectionLost)
+
+    asyncio.run(story())
+
+
+def over(place: WorldPlace) -> ReconnectingPlace:
+    clock = FakeClock()
+    return ReconnectingPlace(place, "pve1", clock, Teller("ct200", lambda _: None, clock))
+
+
+def test_hands_look_again_over_another_connection_and_change_nothing_twice() -> None:
+    async def story() -> None:
+        host = FakeHost()
+        place = host.place()
+        hands = await over(place).hands()
+        place.within.before("clock", lambda _: place.cut())
+        assert (await hands.run(Command("clock"))).status == 0
+        assert place.taken_up == 1
+        put = Command("put", ("/root/x", "600", "text"), changes=True)
+        place.within.scripted("put", Answer(status=0, data=b""))
+        place.within.lost = ConnectionLost("pve1: the connection was lost")
+        with pytest.raises(ConnectionLost):
+            await hands.run(put)
+        assert place.taken_up == 1
+        # whoever goes on looks first: that brings it back
+        assert (await hands.run(Command("clock"))).status == 0
+        assert (await hands.run(put)).status == 0
+
+    asyncio.run(story())
+
+
+def test_a_stream_is_carried_once_and_never_again() -> None:
+    async def story() -> None:
+        place = FakeHost().place()
+        place.carries = [ConnectionLost("pve1: the connection was lost")]
+        told: list[int] = []
+        with pytest.raises(ConnectionLost):
+            await over(place).carry(["cat"], b"x" * 10, 5.0, told.append)
+        assert place.carried == [(("cat",), b"x" * 10)]
+        assert place.taken_up == 0
+        assert (await over(place).carry(["cat"], b"y", 5.0)).status == 0
 
     asyncio.run(story())

@@ -258,7 +258,7 @@ def test_an_interpreter_that_is_missing_is_named(tmp_path: Path) -> None:
     async def story(deploy: Deploy) -> None:
         deploy.sends(train_py=GOOD)
         error = await deploy.fails(interpreter="/opt/venv/bin/python")
-        assert "interpreter /opt/venv/bin/python could not be run" in error.message
+        assert "interpreter, /opt/venv/bin/python, is not there" in error.message
         error = await deploy.fails(interpreter="/bin/cat")
         assert "/bin/cat did not answer" in error.message
 
@@ -316,7 +316,7 @@ def test_the_prove_command_runs_among_the_staged_files(tmp_path: Path) -> None:
     async def story(deploy: Deploy) -> None:
         deploy.sends(train_py=b"import lib\n", lib_py=b"x = 1\n")
         (deploy.dest / "lib.py").write_bytes(b"x = 1\n")
-        text = f'[ "$FLEETSTOP_STAGE" = "$PWD" ] && {sys.executable} -c "import train"'
+        text = '[ "$FLEETSTOP_STAGE" = "$PWD" ] && "$FLEETSTOP_PYTHON" -c "import train"'
         done = await deploy.stage(prove=text)
         assert done.by[1] == f"ran {text}"
         assert not list(deploy.root.rglob("__pycache__"))

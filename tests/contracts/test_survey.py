@@ -35,13 +35,14 @@ def python(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def ask(python: str, asked: dict[str, Any], **env: str) -> bytes:
+def ask(python: str, asked: dict[str, Any], cwd: Path | None = None, **env: str) -> bytes:
     done = subprocess.run(
         [python, "-I", "-c", SCRIPT],
         input=json.dumps(asked).encode(),
         capture_output=True,
         check=False,
         env={"PATH": os.environ["PATH"], "LC_ALL": "C", **env},
+        cwd=cwd,
     )
     assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
     return done.stdout
@@ -55,7 +56,7 @@ def surveyed(python: str, dest: Path, *files: Path, **env: str) -> Survey:
         "base": f"{dest}/.fleetstop/job",
         "files": wanted,
     }
-    found = answer(ask(python, asked, **env), Survey)
+    found = answer(ask(python, asked, None, **env), Survey)
     assert found is not None
     return found
 
@@ -216,6 +217,19 @@ def test_what_this_interpreter_would_not_take_is_named_with_its_line(
     assert told["bytes"] == "bytes.py:2: byte 0xff is not utf-8"
     assert told["outside"].startswith("outside.py:1: 'return' outside function")
     assert "nothing-known" in told["codec"]
+
+
+def test_the_line_that_is_shown_is_the_new_files_own(python: str, stage: Path) -> None:
+    """The old one of that name may lie in the directory in which we look."""
+    (stage.parent / "train.py").write_bytes(b"one = 1\ntwo = 2\nthree = 3\n")
+    text = b"import os\n\ndef f(:\n"
+    files = [{"rel": "train.py", "size": len(text), "sha256": sha(text)}]
+    (stage / "train.py").write_bytes(text)
+    asked = {"ask": "prove", "stage": str(stage), "files": files}
+    found = answer(ask(python, asked, cwd=stage.parent), Proof)
+    assert found is not None
+    assert found.broken[0].startswith("train.py:3: ")
+    assert found.broken[0].endswith(": def f(:")
 
 
 def test_syntax_that_is_newer_than_the_interpreter_is_no_syntax_for_it(

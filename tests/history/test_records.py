@@ -109,6 +109,26 @@ def test_a_long_hold_is_thinned_but_never_its_change(tmp_path: Path) -> None:
     assert HOLD_EVERY_S == 5.0
 
 
+def test_a_large_file_on_its_way_is_kept_every_few_seconds(tmp_path: Path) -> None:
+    story: list[AnyEvent] = [
+        events.Staging(
+            at=f"2026-03-01T14:{second // 60:02d}:{second % 60:02d}.{tenth}00Z",
+            target=s.T,
+            sent=second * 4 + tenth,
+            size=400,
+            files=1,
+            same=0,
+        )
+        for second in range(100)
+        for tenth in range(4)
+    ]
+    last = msgspec.structs.replace(story[-1], sent=400)
+    told(tmp_path, [*story, last, s.POLITE[-1]])
+    kept = [e for e in shelf.find(tmp_path, RUN)[0].events if isinstance(e, events.Staging)]
+    assert (kept[0].sent, kept[-1].sent) == (0, 400)
+    assert len(kept) == 21
+
+
 def test_a_disk_that_is_full_is_told_and_ends_the_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

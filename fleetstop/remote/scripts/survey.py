@@ -169,7 +169,8 @@ def problem_of(path: bytes, rel: bytes) -> Optional[str]:
     try:
         # `python FILE` refuses what is not in its encoding, in comments too; compile() does not
         source.decode(tokenize.detect_encoding(io.BytesIO(source).readline)[0])
-        compile(source, text(rel), "exec", dont_inherit=True)
+        # by its own path: the line that is shown is looked up there, not in our directory
+        compile(source, os.fsdecode(path), "exec", dont_inherit=True)
     except UnicodeDecodeError as error:
         line = source[: error.start].count(b"\n") + 1
         return "%s:%d: byte 0x%02x is not %s" % (
