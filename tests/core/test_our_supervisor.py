@@ -39,6 +39,11 @@ LAUNCHED = f"""
         (f"python3 {BASE}/stay.py s.json", False),
         (f"python3 -I {BASE}/stay.py s.json more", False),
         ("python3 -I /a/stay.py s.json", False),  # somebody's own
+        (f"sh {BASE}/launch.sh supervise s", True),
+        (f"bash {BASE}/launch.sh supervise s", True),
+        (f"sh {BASE}/launch.sh become s", False),  # the trainer's own process, before it runs
+        (f"sh {BASE}/launch.sh s", False),
+        ("sh /a/launch.sh supervise s", False),
         ("python3 /a/supervise.py s.json", False),
         ("python3 -I supervise.py s.json", False),
         ("python3 -I /a/supervise.py", False),
