@@ -91,14 +91,22 @@ def test_in_a_pane_the_pane_is_told_too() -> None:
         assert through_panes(tale.tree, frozenset({panes})) == {110}
 
 
+BY_A_SHELL = f"sh {BASE}/launch.sh supervise {BASE}/spec"
+
+
 @pytest.mark.parametrize("to", ["trainers", "wrapper", "tree", "group"])
-@pytest.mark.parametrize("named", ["stay.py", "python3", "tmux", None])
-def test_no_rung_reaches_what_stands_in_the_pane(to: str, named: str | None) -> None:
-    """With it the pane would go, and with a unit's main process what its KillMode says."""
-    here = tree(IN_A_PANE.replace("=> trainer", "").replace("=> worker", ""))
+@pytest.mark.parametrize("named", ["stay.py", "python3", "sh", None])
+@pytest.mark.parametrize("line", [STAYS, BY_A_SHELL])
+def test_no_rung_reaches_what_stands_there_for_the_trainer(
+    line: str, to: str, named: str | None
+) -> None:
+    """Directly above it: in a pane whose supervisor was killed, and where there is no Python.
+    With it the pane would go, or the record of its end."""
+    tale = told(LAUNCHED.replace(OURS, line))
     job = Job(name="train", match=TRAIN, wrapper=named)
-    [family] = find(here, TRAIN, job).families
-    standing = Standing(family, here, "INT", False, "given", {}, frozenset())
+    found = find(tale.tree, TRAIN, job)
+    assert roles_of(found) == tale.roles
+    standing = Standing(found.families[0], tale.tree, "INT", False, "given", {}, frozenset())
     assert {each.pid for each in recipients(to, "KILL", standing)} <= {110, 120}
 
 
