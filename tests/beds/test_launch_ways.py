@@ -19,6 +19,7 @@ import pytest
 import fleetstop
 from fleetstop.core.inventory import Job, Launch, Launcher, Match
 from fleetstop.core.launching.launchers import command, words
+from fleetstop.core.launching.shell_spec import shell_spec
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.lab.systemd import SYSTEMD
 
@@ -73,7 +74,14 @@ class Launched:
 
     def launch(self, *argv: str) -> None:
         self.runs += 1
-        spec = LaunchSpec(
+        spec = self.spec(argv)
+        file = f"{BASE}/launch-{self.runs}.json"
+        stop = f"fleetstop stop {self.box.name}:train"
+        self.there(file).write_text(json.dumps(words(self.job, spec, stop)))
+        self.ask(*command(self.job, "/usr/bin/python3", BASE, file))
+
+    def spec(self, argv: tuple[str, ...]) -> LaunchSpec:
+        return LaunchSpec(
             argv=argv,
             cwd="/root",
             env={"PATH": "/usr/bin:/bin", "HOME": "/root"},
@@ -81,10 +89,9 @@ class Launched:
             mark=f"run-{self.runs}",
             status=f"{BASE}/status/run-{self.runs}.json",
         )
-        file = f"{BASE}/launch-{self.runs}.json"
-        stop = f"fleetstop stop {self.box.name}:train"
-        self.there(file).write_text(json.dumps(words(self.job, spec, stop)))
-        line = ["bash", "-c", DEAF, "-", *command(self.job, "/usr/bin/python3", BASE, file)]
+
+    def ask(self, *words: str) -> None:
+        line = ["bash", "-c", DEAF, "-", *words]
         said = self.box.lab.ssh_command(
             shlex.join(["pct", "exec", str(self.box.vmid), "--", *line])
         )
@@ -232,6 +239,36 @@ def test_the_units_main_process_is_not_the_trainers_life(box: Bed) -> None:
     until(lambda: unit(here) != "active", 60)
     time.sleep(2)
     assert here.alive()
+    ran = here.seen("stop", "--graceful")
+    assert (ran.code, ran.signals) == (0, [("INT", [here.pid])]), ran.people
+    assert here.ended() == (0, None)
+
+
+def test_where_no_python_is_a_shell_does_what_it_can(box: Bed) -> None:
+    """Its ends by a signal are on record as near as a shell can tell."""
+    here = Launched(box, "setsid")
+    (here.there(f"{BASE}/launch.sh")).write_text((SCRIPTS / "launch.sh").read_text())
+
+    def launch(*argv: str) -> None:
+        here.runs += 1
+        spec = here.spec(argv)
+        here.there(f"{BASE}/spec").write_text(shell_spec(spec))
+        here.ask("sh", f"{BASE}/launch.sh", f"{BASE}/spec")
+
+    for name, argv, send, (code, signal) in ENDS:
+        here.there(LOG).unlink(missing_ok=True)
+        launch(*argv)
+        if send:
+            until(lambda: "up" in here.log(), 60)
+            here.inside(*(word.format(here.pid) for word in send))
+        number = {"KILL": 137, "INT": 130, "TERM": 143}.get(signal or "")
+        wanted = (130, "INT") if code == 130 else (code if signal is None else number, signal)
+        assert here.ended() == wanted, name
+        box.note(f"launch.sh: {name}", f"exit {here.state['exit']}, signal {here.state['signal']}")
+    launch(*TRAIN, "--save-seconds", "1")
+    until(lambda: here.log().count("step"), 60)
+    shown = here.seen("status")
+    assert [each["kind"] for each in shown.target["above"]] == ["supervisor"], shown.people
     ran = here.seen("stop", "--graceful")
     assert (ran.code, ran.signals) == (0, [("INT", [here.pid])]), ran.people
     assert here.ended() == (0, None)

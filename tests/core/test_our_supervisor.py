@@ -39,6 +39,11 @@ LAUNCHED = f"""
         (f"python3 {BASE}/stay.py s.json", False),
         (f"python3 -I {BASE}/stay.py s.json more", False),
         ("python3 -I /a/stay.py s.json", False),  # somebody's own
+        (f"sh {BASE}/launch.sh supervise s", True),
+        (f"bash {BASE}/launch.sh supervise s", True),
+        (f"sh {BASE}/launch.sh become s", False),  # the trainer's own process, before it runs
+        (f"sh {BASE}/launch.sh s", False),
+        ("sh /a/launch.sh supervise s", False),
         ("python3 /a/supervise.py s.json", False),
         ("python3 -I supervise.py s.json", False),
         ("python3 -I /a/supervise.py", False),
@@ -86,14 +91,22 @@ def test_in_a_pane_the_pane_is_told_too() -> None:
         assert through_panes(tale.tree, frozenset({panes})) == {110}
 
 
+BY_A_SHELL = f"sh {BASE}/launch.sh supervise {BASE}/spec"
+
+
 @pytest.mark.parametrize("to", ["trainers", "wrapper", "tree", "group"])
-@pytest.mark.parametrize("named", ["stay.py", "python3", "tmux", None])
-def test_no_rung_reaches_what_stands_in_the_pane(to: str, named: str | None) -> None:
-    """With it the pane would go, and with a unit's main process what its KillMode says."""
-    here = tree(IN_A_PANE.replace("=> trainer", "").replace("=> worker", ""))
+@pytest.mark.parametrize("named", ["stay.py", "python3", "sh", None])
+@pytest.mark.parametrize("line", [STAYS, BY_A_SHELL])
+def test_no_rung_reaches_what_stands_there_for_the_trainer(
+    line: str, to: str, named: str | None
+) -> None:
+    """Directly above it: in a pane whose supervisor was killed, and where there is no Python.
+    With it the pane would go, or the record of its end."""
+    tale = told(LAUNCHED.replace(OURS, line))
     job = Job(name="train", match=TRAIN, wrapper=named)
-    [family] = find(here, TRAIN, job).families
-    standing = Standing(family, here, "INT", False, "given", {}, frozenset())
+    found = find(tale.tree, TRAIN, job)
+    assert roles_of(found) == tale.roles
+    standing = Standing(found.families[0], tale.tree, "INT", False, "given", {}, frozenset())
     assert {each.pid for each in recipients(to, "KILL", standing)} <= {110, 120}
 
 
