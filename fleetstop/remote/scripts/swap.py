@@ -183,8 +183,9 @@ class Swap:
 
     def _keep_release(self, release: bytes) -> None:
         stage = self.base.at(self.litter.stage)
-        os.makedirs(os.path.dirname(release), 0o755, exist_ok=True)
-        if os.path.isdir(stage) and not os.path.lexists(release):
+        sent = os.path.isdir(os.path.join(stage, b"files"))
+        if sent and not os.path.lexists(release):
+            os.makedirs(os.path.dirname(release), 0o755, exist_ok=True)
             os.rename(stage, release)
         if os.path.isdir(release):
             os.utime(release)  # releases are as old as their last use
@@ -205,7 +206,7 @@ class Swap:
             wary.again(there, each.name, here, each.temp)
 
     def _sync(self) -> None:
-        for folder in {each.folder for each in self.files}:
+        for folder in {each.folder for each in self.files if each.new}:
             with self.dest.folder(folder) as here:
                 os.fsync(here)
 
