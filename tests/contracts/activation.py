@@ -71,6 +71,8 @@ class Activator:
         self.log = self.dest / "train.log"
         self.children: list[tuple[int, int]] = []
         self.before: list[str] = []
+        self.python = sys.executable
+        self.owner: int | None = None  # of all that lies there, if it is not us
         self.spec: dict[str, Any] = {
             "schema": 1, "run": RUN, "release": "r2", "before": "r1", "base": str(self.base),
             "dest": str(self.dest), "files": [], "gone": [], "launch": self.launch("new"),
@@ -120,13 +122,16 @@ class Activator:
         file = self.stage / "spec.json"
         file.write_text(json.dumps(self.spec))
         file.chmod(0o600)
+        if self.owner is not None:
+            for path in (self.place, *self.place.rglob("*")):
+                os.chown(path, self.owner, self.owner)
         code, line = self.script(str(file))
         assert not file.exists()
         return code, line
 
     def script(self, *words: str) -> tuple[int, str]:
         done = subprocess.run(
-            [*self.before, sys.executable, "-I", str(self.base / "activate.py"), *words],
+            [*self.before, self.python, "-I", str(self.base / "activate.py"), *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.stderr == ""

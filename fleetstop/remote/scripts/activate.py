@@ -109,14 +109,17 @@ def main(words: List[str]) -> int:
 
 def _clean(base: "wary.Top", run: str) -> str:
     litter, state = swap.Litter.of_dead(base, run), course.state_of(base)
+    lives = bool(state) and not state["ended_at"] and trainer.alive(state["activator"])
     known = [litter.told["activator"]]
-    if state.get("run") == run and not state["ended_at"]:
+    if lives and state["run"] == run:
         known.append(state["activator"])
     for one in filter(None, known):
         if trainer.alive(one):
             raise wary.Refused(f"run {run} is at it still: its activator is PID {one['pid']}")
     with wary.doing("clean", base.path):
         litter.remove()
+        if not lives:
+            wary.unlink(base.at(b"state.json.new"))
     return "cleaned"
 
 

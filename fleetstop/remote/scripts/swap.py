@@ -5,9 +5,9 @@ Loaded by activate.py, beside which it lies. What it has lying about:
     BASE/stage-RUN/files/REL     what was sent; becomes BASE/releases/RELEASE where there is none
     BASE/releases/BEFORE         files/REL is what lay at DEST/REL, by hard link where one can be
     BASE/late-RUN/REL            what somebody put at DEST/REL while the old run was stopping
-    BASE/litter-RUN.json         {"activator": {"pid", "start"}, "dest", "temps": [REL], "made":
-                                 [REL], "status": [path]}: what is left lying about if the run
-                                 is killed; written before anything else, removed last
+    BASE/litter-RUN.json         {"activator": {"pid", "start"}, "dest", "temps": [REL], "keeps":
+                                 [in BASE], "made": [REL], "status": [path]}: what is left lying
+                                 about if the run is killed; written first, removed last
     DEST/.../.NAME.fleetstop-RUN the new file before it takes NAME's place
 """
 
@@ -56,7 +56,7 @@ class Litter:
         """As its record tells, if it came to write one."""
         wary.plain_name(run)
         found = cls(base, run, {"activator": None, "dest": wary.text_of(base.path)})
-        found.told.update(temps=[], made=[], status=[])
+        found.told.update(temps=[], keeps=[], made=[], status=[])
         with wary.MISSING, open(base.at(found.record), "rb") as file:
             found.told = json.loads(file.read().decode())
         return found
@@ -68,9 +68,10 @@ class Litter:
 
     def remove(self) -> None:
         dest = wary.Top(wary.bytes_of(self.told["dest"]))
-        for rel in map(wary.bytes_of, self.told["temps"]):
-            with ELSEWHERE, wary.MISSING, dest.folder(os.path.dirname(rel)) as here:
-                wary.unlink(os.path.basename(rel), here)
+        for top, rels in ((dest, self.told["temps"]), (self.base, self.told["keeps"])):
+            for rel in map(wary.bytes_of, rels):
+                with ELSEWHERE, wary.MISSING, top.folder(os.path.dirname(rel)) as here:
+                    wary.unlink(os.path.basename(rel), here)
         for rel in map(wary.bytes_of, reversed(self.told["made"])):
             with ELSEWHERE, IN_USE, dest.folder(os.path.dirname(rel)) as here:
                 os.rmdir(os.path.basename(rel), dir_fd=here)
@@ -99,11 +100,16 @@ class Swap:
         self.manifest, self.late = spec["before_manifest"], wary.bytes_of("late-" + run)
         self.kept = os.path.join(b"releases", wary.bytes_of(self.before or ""))
         self.made_before = self.whole = False
-        temps = [wary.text_of(os.path.join(each.folder, each.temp)) for each in self.files]
         launches = [each for each in (spec["launch"], spec["launch_old"]) if each]
-        told = {"activator": activator, "dest": spec["dest"], "temps": temps, "made": self._made()}
+        told = {"activator": activator, "dest": spec["dest"], "made": self._made()}
+        told["temps"] = self._temps(b"")
+        told["keeps"] = self._temps(self.kept, b"files") + self._temps(self.late)
         told["status"] = [each["status"] for each in launches]
         self.litter = Litter(self.base, run, told)
+
+    def _temps(self, *top: bytes) -> List[str]:
+        paths = (os.path.join(*top, each.folder, each.temp) for each in self.files)
+        return [wary.text_of(path) for path in paths]
 
     def _made(self) -> List[str]:
         """The directories that will have to be made, each after the one it lies in."""
@@ -183,8 +189,9 @@ class Swap:
 
     def _keep_release(self, release: bytes) -> None:
         stage = self.base.at(self.litter.stage)
-        os.makedirs(os.path.dirname(release), 0o755, exist_ok=True)
-        if os.path.isdir(stage) and not os.path.lexists(release):
+        sent = os.path.isdir(os.path.join(stage, b"files"))
+        if sent and not os.path.lexists(release):
+            os.makedirs(os.path.dirname(release), 0o755, exist_ok=True)
             os.rename(stage, release)
         if os.path.isdir(release):
             os.utime(release)  # releases are as old as their last use
@@ -205,7 +212,7 @@ class Swap:
             wary.again(there, each.name, here, each.temp)
 
     def _sync(self) -> None:
-        for folder in {each.folder for each in self.files}:
+        for folder in {each.folder for each in self.files if each.new}:
             with self.dest.folder(folder) as here:
                 os.fsync(here)
 

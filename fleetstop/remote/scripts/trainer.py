@@ -111,8 +111,10 @@ class Trainer:
 
     def left(self) -> List[int]:
         """What lives of all that was started; its supervisor leaves after the last of them."""
-        known = [one for one in (self.id, self._state().get("supervisor")) if one]
-        return [one["pid"] for one in known if alive(one)] or marked(self.mark)
+        if self.id is not None and alive(self.id):
+            return [self.id["pid"]]
+        above = self._state().get("supervisor")
+        return marked(self.mark) or ([above["pid"]] if above and alive(above) else [])
 
     def end(self) -> Tuple[Optional[int], Optional[str], str]:
         """Exit code, signal, and both as words."""
@@ -217,7 +219,8 @@ def writers(path: bytes) -> Tuple[List[int], int]:
             continue
         except OSError:
             with UNSEEN:
-                unseen += os.stat(f"/proc/{pid}").st_uid == which.st_uid
+                owner = os.stat(f"/proc/{pid}").st_uid
+                unseen += owner == which.st_uid and pid != 1  # init keeps no log of a trainer open
     return found, unseen
 
 

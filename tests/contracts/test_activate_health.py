@@ -1,0 +1,257 @@
+"""Once it is launched: who judges the new version, and when the old one comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contracts.activation import NEW, OLD, Activator, alive, start_of, until
+
+LEAVES_ONE = "sleep 300 & echo $! >child; exit 4\n"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Activator]:
+    made = Activator(tmp_path)
+    made.old("train.sh", OLD)
+    made.log.write_text("old tok/s\n")
+    yield made
+    made.close()
+
+
+def launched(job: Activator, text: str, **spec: Any) -> dict[str, Any]:
+    job.new("train.sh", text)
+    job.begin(**spec)
+    job.order("go")
+    return job.reach("launched")
+
+
+def back(job: Activator) -> dict[str, Any]:
+    state = job.end("rolled_back")
+    assert (state["files"], state["running"], state["confirmed_by"]) == ("old", "r1", None)
+    assert (job.dest / "train.sh").read_text() == OLD
+    assert (job.base / "releases/r2/files/train.sh").exists()  # to see what was wrong with it
+    pid = job.runs_now("old")
+    until(lambda: "old tok/s" in job.log.read_text(), "the old version logs")
+    assert job.secrets() == []
+    assert Path(f"/proc/{pid}/cmdline").read_text() == "sleep\x00300\x00"
+    return state
+
+
+def test_a_version_that_dies_after_a_while_is_taken_back(job: Activator) -> None:
+    started = time.monotonic()
+    launched(job, "sleep 2; exit 7\n")
+    state = back(job)
+    assert time.monotonic() - started > 2
+    assert (state["exit"], state["signal"]) == (7, None)
+    assert state["reason"] == "it ended with exit code 7"
+
+
+def test_a_version_that_cannot_be_executed_is_taken_back(job: Activator) -> None:
+    job.new("train.sh", NEW)
+    job.begin(launch=job.launch("new", argv=["/no/such/python", "train.sh"]))
+    job.order("go")
+    state = back(job)
+    assert state["reason"] == "cannot run /no/such/python: No such file or directory"
+    assert (state["exit"], state["signal"]) == (None, None)
+
+
+def test_a_version_that_a_signal_ends_is_taken_back(job: Activator) -> None:
+    launched(job, NEW)
+    os.kill(job.runs_now("new"), signal.SIGSEGV)
+    state = back(job)
+    assert (state["exit"], state["signal"]) == (None, "SEGV")
+    assert state["reason"] == "it was ended by SEGV"
+
+
+def test_what_the_client_finds_unhealthy_it_ends_and_sends_back(job: Activator) -> None:
+    launched(job, NEW, roll_back=False, health={"within_s": 300, "log_matches": "tok/sec"})
+    new = job.runs_now("new")
+    job.order("back")
+    until(lambda: job.state["order"] == "back", "it tells that it heard")
+    time.sleep(0.5)
+    assert job.state["step"] == "launched"  # it lives: nothing is put back under its feet
+    assert (job.dest / "train.sh").read_text() == NEW
+    os.kill(new, signal.SIGKILL)
+    assert back(job)["signal"] == "KILL"
+
+
+def test_what_is_not_ended_stays(job: Activator) -> None:
+    launched(job, NEW)
+    new = job.runs_now("new")
+    job.order("back")
+    state = job.end("unhealthy")
+    assert state["reason"] == f"PID {new} is alive: the old version was not brought back"
+    assert (state["files"], state["running"]) == ("new", "r2")
+    job.runs_now("new")
+
+
+def test_without_a_way_back_it_stays_down(job: Activator) -> None:
+    job.new("train.sh", "exit 3\n")
+    job.begin(roll_back=False)
+    job.order("go")
+    state = job.end("unhealthy")
+    assert (state["exit"], state["reason"]) == (3, "it ended with exit code 3")
+    assert (state["files"], state["running"], state["trainer"]) == ("new", None, None)
+    assert (job.dest / "train.sh").read_text() == "exit 3\n"
+
+
+def test_done_is_not_believed_of_what_is_dead(job: Activator) -> None:
+    launched(job, NEW, roll_back=False)
+    job.children.append(job.activator)
+    os.kill(job.activator[0], signal.SIGSTOP)
+    os.kill(job.runs_now("new"), signal.SIGKILL)
+    until(lambda: json.loads((job.base / "status/new.json").read_text())["ended_at"], "it is dead")
+    job.order("done")
+    os.kill(job.activator[0], signal.SIGCONT)
+    assert job.end("unhealthy")["signal"] == "KILL"
+
+
+def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> None:
+    """As a run.sh that puts its trainer into the background: that one may train on."""
+    job.new("train.sh", LEAVES_ONE)
+    job.begin()
+    job.order("go")
+    until(lambda: job.state["exit"] == 4, "its end is told")
+    child = int((job.dest / "child").read_text())
+    one = child, start_of(child)
+    job.children.append(one)
+    state = job.state
+    assert (state["step"], state["ended_at"]) == ("launched", None)
+    [finding] = state["findings"]
+    assert finding.startswith("it ended with exit code 4, but what it started lives on: ")
+    assert finding.endswith(f" {child}")
+    assert (job.dest / "train.sh").read_text() == LEAVES_ONE
+    os.kill(child, signal.SIGKILL)
+    assert back(job)["exit"] == 4
+
+
+def test_that_holds_also_if_its_supervisor_was_killed(job: Activator) -> None:
+    launched(job, "sleep 300 & echo $! >child; wait\n")
+    until((job.dest / "child").exists, "it has a child")
+    until((job.dest / "child").read_text, "the child is named")
+    child = int((job.dest / "child").read_text())
+    one = child, start_of(child)
+    job.children.append(one)
+    supervisor = json.loads((job.base / "status/new.json").read_text())["supervisor"]
+    os.kill(supervisor["pid"], signal.SIGKILL)
+    os.kill(job.runs_now("new"), signal.SIGKILL)
+    until(lambda: job.state["findings"], "it tells who lives")
+    told = f"it ended, and how was not recorded, but what it started lives on: {child}"
+    assert job.state["findings"] == [told]
+    assert alive(*one)
+    os.kill(child, signal.SIGKILL)
+    assert back(job)["reason"] == "it ended, and how was not recorded"
+
+
+def test_an_old_version_that_does_not_start_either_is_told(job: Activator) -> None:
+    job.new("train.sh", "exit 3\n")
+    job.begin(launch_old=job.launch("old", cwd="/no/such"))
+    job.order("go")
+    state = job.end("failed")
+    told = "the old version does not run: cannot change to /no/such: No such file or directory"
+    assert state["reason"] == f"it ended with exit code 3; {told}"
+    assert (state["files"], state["trainer"], state["running"]) == ("old", None, None)
+    assert (job.dest / "train.sh").read_text() == OLD
+
+
+@pytest.mark.parametrize("pattern", [None, r"\d+ tok/s$"])
+def test_with_the_client_gone_health_is_what_the_spec_says(
+    job: Activator, pattern: str | None
+) -> None:
+    job.new("train.sh", "printf 'loading 10%%\\rloading 100%%\\r12 tok/s\\n'; exec sleep 300\n")
+    health = {"within_s": 1.5, "log_matches": pattern}
+    job.begin(stale_s=1.0, health=health)
+    job.order("go")
+    state = job.end("healthy")
+    assert (state["confirmed_by"], state["running"]) == ("activator", "r2")
+    job.runs_now("new")
+
+
+def test_a_pattern_that_never_comes_is_not_confirmed(job: Activator) -> None:
+    """What the old version logged does not count, and what lives is left alone."""
+    with job.log.open("a") as log:  # so that it is not rotated
+        log.write("99 tok/s\n")
+        log.flush()
+        job.new("train.sh", "echo hello; exec sleep 300\n")
+        job.begin(stale_s=1.0, health={"within_s": 1.5, "log_matches": r"tok/s"})
+        job.order("go")
+        state = job.end("unconfirmed")
+    told = "the client left before it had judged, and the log does not tell of health"
+    assert state["reason"] == told
+    assert (state["files"], state["running"], state["confirmed_by"]) == ("new", "r2", None)
+    job.runs_now("new")
+    assert job.log.read_text() == "old tok/s\n99 tok/s\nhello\n"
+
+
+def test_with_the_client_gone_it_is_watched_for_the_whole_time(job: Activator) -> None:
+    launched(job, "sleep 3; exit 1\n", stale_s=0.5, health={"within_s": 60, "log_matches": None})
+    back(job)
+
+
+def test_with_the_client_gone_a_wrapper_that_ended_is_not_health(job: Activator) -> None:
+    job.new("train.sh", LEAVES_ONE)
+    job.begin(stale_s=0.5, health={"within_s": 1.0, "log_matches": None})
+    job.order("go")
+    state = job.end("unconfirmed")
+    child = int((job.dest / "child").read_text())
+    job.children.append((child, start_of(child)))
+    told = "the client left before it had judged, and it ended with exit code 4"
+    assert state["reason"] == told
+
+
+BACKGROUND = ["sh", "-c", '"$@" >/dev/null 2>&1 &', "-"]
+
+
+@pytest.mark.parametrize("prefix", [["env"], ["setsid", "-f"], BACKGROUND])
+def test_a_launcher_may_stand_in_front(job: Activator, prefix: list[str]) -> None:
+    """What it prints may be the supervisor's line, or nothing that can be seen."""
+    job.new("train.sh", NEW)
+    job.begin(launch=job.launch("new", prefix=prefix))
+    job.order("go")
+    job.reach("launched")
+    assert job.secrets() == []
+    pid = job.runs_now("new")
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert int(status.partition("SigIgn:\t")[2].split()[0], 16) == 0
+    job.order("done")
+    job.end("healthy")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "said"),
+    [
+        (["/no/such/tmux"], "cannot run /no/such/tmux: No such file or directory"),
+        (["sh", "-c", "echo no server running >&2; exit 1"], "no server running"),
+    ],
+)
+def test_a_launcher_that_fails_is_told(job: Activator, prefix: list[str], said: str) -> None:
+    job.new("train.sh", NEW)
+    job.begin(launch=job.launch("new", prefix=prefix))
+    job.order("go")
+    assert back(job)["reason"].endswith(said)
+
+
+def test_the_launcher_of_a_dead_supervisor_is_told(job: Activator) -> None:
+    job.new("train.sh", NEW)
+    job.begin(launch=job.launch("new", cwd="/no/such", prefix=BACKGROUND))
+    job.order("go")
+    assert back(job)["reason"] == "cannot change to /no/such: No such file or directory"
+
+
+def test_the_activator_is_no_parent_of_what_it_starts(job: Activator) -> None:
+    launched(job, NEW)
+    new = job.runs_now("new")
+    os.kill(job.activator[0], signal.SIGKILL)
+    until(lambda: not alive(*job.activator), "the activator is gone")
+    assert alive(new, start_of(new))
+    done = subprocess.run(["ps", "-o", "comm=", "-p", str(new)], capture_output=True, check=True)
+    assert done.stdout.strip() == b"sleep"
