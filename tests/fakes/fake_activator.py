@@ -125,7 +125,7 @@ class LaunchHost(FakeHost):
         return Answer(status=0, data=b"")
 
     def _py(self, words: tuple[str, ...]) -> Answer:
-        script, spec = words[2].split("\0")
+        script, spec = json.loads(words[2])
         assert script in self.files
         assert self.modes[spec] == "600"
         if self.refuses is not None:
