@@ -26,7 +26,7 @@ from fleetstop.core.launching.newborn import here
 from fleetstop.errors import CouldNotLook, RemoteFailed
 from fleetstop.ports import Shell
 
-_EVERY_S = 0.3
+_EVERY_S = 0.1
 _PATIENCE_S = 60.0
 
 Hands = Callable[[], Awaitable[Shell]]

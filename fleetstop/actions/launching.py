@@ -160,9 +160,8 @@ class Launching:
 
     async def _unhealthy(self, grown: Grown | None, state: ActivatorState) -> Outcome:
         why, spec = self.rise.why(grown), self.plan.spec
-        self.scope.teller.tell(
-            events.Unhealthy, why=why, log=grown.last if grown is not None else ()
-        )
+        last = grown.last if grown is not None else await self.rise.missed(why)
+        self.scope.teller.tell(events.Unhealthy, why=why, log=last)
         said = "; ".join(why)
         if not spec.roll_back or spec.launch_old is None:
             return await self._left_unhealthy(said, grown)
@@ -188,7 +187,8 @@ class Launching:
             if state is not None and state.step == "rolled_back":
                 self._finding("the files of the version before are back in place")
         name = _version(self.plan.spec.release, "what was started")
-        wish = "" if self.plan.spec.roll_back else ", as --no-rollback has it"
+        wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
+        wish = ", as --no-rollback has it" if wished else ""
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
         return self.outcome("unhealthy", reason=f"{said}; {left}")
 

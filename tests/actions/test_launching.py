@@ -201,6 +201,19 @@ def test_one_that_dies_is_rolled_back_and_its_exact_end_is_told() -> None:
     assert host.sends() == []
 
 
+def test_one_that_dies_before_anybody_looks_is_told_by_what_it_left() -> None:
+    said = ((0.0, "ModuleNotFoundError: No module named 'flash'"),)
+    host = a_host(born(dies_after=0.01, exit_=1, says=said), born())
+    outcome, stage = run(host)
+    assert outcome.result == "rolled_back"
+    assert outcome.health is not None
+    first, second = outcome.health
+    assert (first.state, first.release, first.exit) == ("unhealthy", "new", 1)
+    assert first.log == ("ModuleNotFoundError: No module named 'flash'",)
+    assert (second.state, second.release) == ("healthy", "old")
+    assert stage.of(e.Unhealthy)[0].log == first.log
+
+
 def deaf(host: LaunchHost, pid: int) -> Proc:
     made = Trainer(host, pid, hears=(), ignores=("INT",), saves=None)
     made.python = True  # type: ignore[attr-defined]
