@@ -61,6 +61,7 @@ class LaunchHost(FakeHost):
         self.births: list[Birth] = []
         self.refuses: str | None = None
         self.killed_at: str | None = None
+        self.instant: int | None = None  # the new one ends with this before anybody can look
         self.activators: list[FakeActivator] = []
         self.supervisors: dict[int, tuple[int, str]] = {}  # by PID: the trainer's, the state file
         self.exits: dict[int, int] = {}
@@ -202,7 +203,7 @@ class LaunchHost(FakeHost):
         above = self.add(Proc(self.new_pid(), 1000, ("python3", "-I", f"{BASE}/supervise.py", "s")))
         root = self.births.pop(0)(self, above.pid)
         self.supervisors[above.pid] = (root.pid, spec["status"])
-        for each in [root, *self._all_below(root)]:
+        for each in [root, *self.all_below(root)]:
             self.environs.setdefault(each.pid, {**spec["env"], "FLEETSTOP_MARK": spec["mark"]})
         told = {"schema": 1, "mark": spec["mark"], "started_at": "2026-01-01T00:00:00+00:00",
                 "supervisor": {"pid": above.inner, "start": above.start},
@@ -211,8 +212,8 @@ class LaunchHost(FakeHost):
         self.write(spec["status"], json.dumps(told).encode())
         return root
 
-    def _all_below(self, proc: Proc) -> list[Proc]:
-        return [each for kid in self._kids(proc) for each in (kid, *self._all_below(kid))]
+    def all_below(self, proc: Proc) -> list[Proc]:
+        return [each for kid in self._kids(proc) for each in (kid, *self.all_below(kid))]
 
 
 class FakeActivator:
@@ -300,6 +301,11 @@ class FakeActivator:
         self.launched_at = self.host.clock.now()
         self.step("launched", trainer=self._trainer("launch"), running=self.spec["release"])
         self.turn = self.watching
+        if self.host.instant is not None:
+            self.host.exits[self.root.pid] = self.host.instant
+            for each in (*self.host.all_below(self.root), self.root):
+                self.host.dies(each, exit_=self.host.instant)
+            self.turn()  # nobody has seen that it was launched
 
     def _trainer(self, name: str) -> dict[str, Any]:
         assert self.root is not None
