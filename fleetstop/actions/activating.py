@@ -61,8 +61,22 @@ class Activation:
         self._activator: Born | None = None
 
     async def begin(self) -> Waits:
-        """Everything is prepared in the container, and the activator waits there. Where its answer
-        was lost, its state file tells."""
+        """Everything is prepared in the container, and the activator waits there; or nothing of it
+        is left, and all is as it was."""
+        try:
+            waits = await self._begun()
+        except RemoteFailed as exc:
+            waits, self.started = Waits(None, exc.message), False
+        if waits.problem is None:
+            return waits
+        try:
+            await self._clean()
+        except RemoteFailed as exc:
+            return Waits(None, f"{waits.problem}; {exc.message}")
+        return waits
+
+    async def _begun(self) -> Waits:
+        """Where the answer to the start was lost, the state file tells."""
         base, run = self.spec.base, self.spec.run
         shell = await self._hands()
         await hands.surely(self._scope, lambda: hands.stage(shell, base, run))
@@ -126,8 +140,8 @@ class Activation:
         found = here(tree, self._activator)
         return found is not None and found.alive
 
-    async def clean(self) -> None:
-        """What was staged is removed where no activator has begun, which does it itself."""
+    async def _clean(self) -> None:
+        """Its spec holds secrets. An activator that has begun, and failed, has done so itself."""
         base, run = self.spec.base, self.spec.run
         shell = await self._hands()
         await hands.surely(self._scope, lambda: hands.unstage(shell, base, run))

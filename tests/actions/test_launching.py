@@ -362,6 +362,22 @@ def test_what_cannot_be_prepared_touches_nothing() -> None:
     assert not any("stage-run1" in path for path in host.files)
 
 
+def test_where_the_interpreter_is_missing_the_secrets_do_not_stay() -> None:
+    host = a_host()
+    host.no_python = "sh: 1: /usr/bin/python3: not found"
+    outcome, _ = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("deploy_failed", 7)
+    assert (outcome.reason or "").endswith("(status 127): sh: 1: /usr/bin/python3: not found")
+    assert not any("stage-run1" in path for path in host.files)
+    full = a_host()
+    full.unwritable = 20
+    outcome, _ = run(full)
+    assert outcome.result == "deploy_failed"
+    assert "is the disk full, or read-only?" in (outcome.reason or "")
+    assert not any("stage-run1" in path for path in full.files)
+    assert (full.orders, full.ledgers) == ([], {})
+
+
 def test_a_log_that_cannot_be_read_leaves_it_open() -> None:
     expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s", within_s=20.0)
     host = a_host(born())

@@ -60,6 +60,8 @@ class LaunchHost(FakeHost):
         super().__init__(SharedClock())
         self.births: list[Birth] = []
         self.refuses: str | None = None
+        self.no_python: str | None = None
+        self.unwritable: int = 0
         self.killed_at: str | None = None
         self.instant: int | None = None  # the new one ends with this before anybody can look
         self.activators: list[FakeActivator] = []
@@ -109,6 +111,8 @@ class LaunchHost(FakeHost):
 
     def _put(self, words: tuple[str, ...]) -> Answer:
         path, mode, text = words
+        if self.unwritable:
+            return Answer(status=self.unwritable, data=b"")
         self.write(path, text.encode("utf-8", "surrogateescape"))
         self.modes[path] = mode
         return Answer(status=0, data=b"")
@@ -129,6 +133,8 @@ class LaunchHost(FakeHost):
         script, spec = json.loads(words[2])
         assert script in self.files
         assert self.modes[spec] == "600"
+        if self.no_python is not None:
+            return Answer(status=127, data=f"\n{self.no_python}\n".encode())
         if self.refuses is not None:
             self._unstage((BASE, json.loads(self.text_of(spec))["run"]))
             return Answer(status=1, data=f"failed {self.refuses}\n".encode())
