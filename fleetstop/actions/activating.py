@@ -26,7 +26,7 @@ from fleetstop.core.launching.newborn import here
 from fleetstop.errors import CouldNotLook, RemoteFailed
 from fleetstop.ports import Shell
 
-_EVERY_S = 0.3
+_EVERY_S = 0.1
 _PATIENCE_S = 60.0
 
 Hands = Callable[[], Awaitable[Shell]]
@@ -61,8 +61,22 @@ class Activation:
         self._activator: Born | None = None
 
     async def begin(self) -> Waits:
-        """Everything is prepared in the container, and the activator waits there. Where its answer
-        was lost, its state file tells."""
+        """Everything is prepared in the container, and the activator waits there; or nothing of it
+        is left, and all is as it was."""
+        try:
+            waits = await self._begun()
+        except RemoteFailed as exc:
+            waits, self.started = Waits(None, exc.message), False
+        if waits.problem is None:
+            return waits
+        try:
+            await self.clean()
+        except RemoteFailed as exc:
+            return Waits(None, f"{waits.problem}; {exc.message}")
+        return waits
+
+    async def _begun(self) -> Waits:
+        """Where the answer to the start was lost, the state file tells."""
         base, run = self.spec.base, self.spec.run
         shell = await self._hands()
         await hands.surely(self._scope, lambda: hands.stage(shell, base, run))
@@ -127,7 +141,7 @@ class Activation:
         return found is not None and found.alive
 
     async def clean(self) -> None:
-        """What was staged is removed where no activator has begun, which does it itself."""
+        """Its spec holds secrets. An activator that has begun, and failed, has done so itself."""
         base, run = self.spec.base, self.spec.run
         shell = await self._hands()
         await hands.surely(self._scope, lambda: hands.unstage(shell, base, run))

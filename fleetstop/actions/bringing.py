@@ -70,9 +70,10 @@ class Bringing:
     def __init__(self, scope: Scope, errand: Errand, desk: Desk, lock: Lock) -> None:
         self._scope, self._errand, self._desk, self._lock = scope, errand, desk, lock
         self._findings: list[str] = []
+        self._limit: asyncio.Timeout | None = None
 
     async def guarded(self) -> Outcome:
-        limit = asyncio.timeout(self._scope.left())
+        limit = self._limit = asyncio.timeout(self._scope.left())
         try:
             async with limit:
                 return await self._run()
@@ -127,6 +128,8 @@ class Bringing:
         plan = await needs.plan()
         stop = self._stop if lot.now is not None else None
         hands = self._scope.place.hands
+        if self._limit is not None:
+            self._limit.reschedule(None)  # from here on it is minded there
         return await launch_through(self._scope, plan, hands, self._lock, stop, needs.late)
 
     def _with_findings(self, lot: Lot, outcome: Outcome) -> Outcome:

@@ -11,12 +11,12 @@ from fleetstop.actions import looks
 from fleetstop.actions.activating import Activation
 from fleetstop.actions.present import seen
 from fleetstop.actions.telling import Scope
-from fleetstop.actions.watching import Grown, Stamp, Watch
+from fleetstop.actions.watching import LAST_LINES, Grown, Stamp, Watch
 from fleetstop.core import redact
 from fleetstop.core.launching.activator import ActivatorState
 from fleetstop.core.launching.ended import Record, way
 from fleetstop.core.launching.health import Expected
-from fleetstop.core.report import HealthRecord
+from fleetstop.core.report import HealthCheck, HealthRecord
 from fleetstop.core.verdict import Look, judge
 
 
@@ -63,6 +63,29 @@ class Rise:
         grown = await watch.until_known(stamp)
         self._keep(grown, expected, spec.before if old else spec.release)
         return grown
+
+    async def missed(self, why: tuple[str, ...]) -> tuple[str, ...]:
+        """It ended before we looked: what is left of it is its end, and the log as it is now."""
+        spec, state = self._activation.spec, self._activation.state
+        rotated = state is not None and state.log_rotated is not None
+        last: tuple[str, ...] = ()
+        if self._log is not None:
+            part = await looks.log_since(
+                self._scope.place, self._log, 0 if rotated else self._log_from
+            )
+            lines = [each for each in (part.lines if part else ()) if each.strip()]
+            last = tuple(redact.text(each, 300) for each in lines[-LAST_LINES:])
+        self._records.append(
+            HealthRecord(
+                state="unhealthy",
+                release=spec.release,
+                checks=tuple(HealthCheck("alive", False, each) for each in why),
+                exit=state.exit if state is not None else None,
+                signal=state.signal if state is not None else None,
+                log=last,
+            )
+        )
+        return last
 
     def _keep(self, grown: Grown, expected: Expected, release: str | None) -> None:
         record, state = grown.record, grown.health.state

@@ -11,7 +11,7 @@ from fleetstop.actions.lock import Lock
 from fleetstop.actions.telling import Scope
 from fleetstop.core.climbing.requests import choose_stop_signal
 from fleetstop.core.kin.family import Family, standing
-from fleetstop.core.ladder import End, begin
+from fleetstop.core.ladder import begin
 from fleetstop.core.playbook import Hold, Playbook, Rung, Verify
 from fleetstop.core.report import SignalRecord
 
@@ -28,31 +28,40 @@ LADDER = Playbook(
 )
 
 
-class Ended:
-    """What became of it: `problem` None: all of it has ended."""
+class GoingBack:
+    """One end of a newborn; what was sent is known at any time, also when it is cut short."""
 
-    def __init__(self, end: End, climb: Climb) -> None:
-        self.problem = None if end.how == "gone" else (end.reason or "it still runs")
-        self.signals: tuple[SignalRecord, ...] = climb.signals
-        self.findings: tuple[str, ...] = tuple(climb.doubts)
-        self.family: Family = climb.family
-        self.alive = standing(climb.family, climb.look.tree)
+    def __init__(self, scope: Scope, lock: Lock, family: Family) -> None:
+        self._scope, self._lock, self._family = scope, lock, family
+        self._climb: Climb | None = None
 
+    @property
+    def signals(self) -> tuple[SignalRecord, ...]:
+        return self._climb.signals if self._climb is not None else ()
 
-async def end_newborn(scope: Scope, lock: Lock, family: Family) -> Ended | None:
-    """Up the ladder, the trainers first. None: nothing of it lived any more."""
-    scene = await locate(scope, gpus=False)
-    if not standing(family, scene.tree):
-        return None
-    job = scope.target.job
-    said = job.stop_signal if job is not None else None
-    signal = said or choose_stop_signal(family, scene.tree) or "INT"
-    ladder = begin(
-        LADDER,
-        family,
-        stop_signal=signal,
-        consent="given",
-        checkpoints=bool(job and job.checkpoints),
-    )
-    climb = Climb(scope, scene, ladder, lock)
-    return Ended(await climb.run(), climb)
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        return tuple(self._climb.doubts) if self._climb is not None else ()
+
+    async def run(self) -> str | None:
+        """None: all of it has ended. Else why it has not, and who runs on, a sentence."""
+        scene = await locate(self._scope, gpus=False)
+        if not standing(self._family, scene.tree):
+            return None
+        job = self._scope.target.job
+        said = job.stop_signal if job is not None else None
+        signal = said or choose_stop_signal(self._family, scene.tree) or "INT"
+        ladder = begin(
+            LADDER,
+            self._family,
+            stop_signal=signal,
+            consent="given",
+            checkpoints=bool(job and job.checkpoints),
+        )
+        climb = self._climb = Climb(self._scope, scene, ladder, self._lock)
+        end = await climb.run()
+        if end.how == "gone":
+            return None
+        alive = ", ".join(str(kin.pid) for kin in standing(climb.family, climb.look.tree))
+        why = end.reason or "it still runs"
+        return f"it could not be ended ({why}), so that {alive} runs on"

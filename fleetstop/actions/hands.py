@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -18,9 +19,8 @@ T = TypeVar("T")
 _HEAD = 16384
 _TRIES = 3
 _STARTS = """\
-import os, sys
-words = sys.stdin.buffer.read().split(b"\\0")
-os.execv(sys.executable, [os.fsencode(sys.executable), b"-I", *words])
+import json, os, sys
+os.execv(sys.executable, [sys.executable, "-I", *json.load(sys.stdin)])
 """
 """Becomes what is to be started: interpreter, then its words. It reports on stdout by itself."""
 _SAID = {
@@ -85,7 +85,7 @@ async def beat(shell: Shell, base: str) -> None:
 
 async def start(shell: Shell, python: str, script: str, spec: str) -> str:
     """The line that the script says once it is on its own; `failed …` where it said none."""
-    words = (python, _STARTS, f"{script}\0{spec}")
+    words = (python, _STARTS, json.dumps([script, spec]))
     answer = await shell.run(Command("py", words, deadline_s=120.0, changes=True))
     lines = [each for each in text(answer.data).split("\n") if each.strip()]
     if answer.status in (0, 1) and lines and lines[0].startswith(("waiting ", "failed ")):

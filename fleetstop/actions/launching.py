@@ -13,9 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from fleetstop import events
+from fleetstop.actions import looks
 from fleetstop.actions.activating import Activation, Hands, Waits, unexpected
 from fleetstop.actions.coming_up import Rise
-from fleetstop.actions.going_back import end_newborn
+from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.stop import Interrupted
@@ -24,13 +25,14 @@ from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
 from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState
 from fleetstop.core.launching.health import Expected
-from fleetstop.core.report import Outcome, ReleaseRecord, Result
+from fleetstop.core.launching.newborn import here
+from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
 from fleetstop.errors import CouldNotLook, LockTaken, Refused, RemoteFailed
 
 Stop = Callable[[], Awaitable[Outcome]]
 _STOPPED = ("stopped", "not_running")
 _CANCEL_S = 5.0
-_GO_S = 60.0
+_GO_S = 180.0
 
 
 class LaunchPlan(Struct, frozen=True):
@@ -61,7 +63,7 @@ async def launch_through(
     no end of the target itself; its outcome is the whole one where the job was not stopped. `late`:
     what can be planned only then. Raises Interrupted, and nothing for what a job or host can do."""
     launching = Launching(scope, plan, hands, lock)
-    limit = asyncio.timeout(scope.left())
+    limit = launching.limit = asyncio.timeout(scope.left())
     try:
         async with limit:
             return await launching.run(stop, late)
@@ -91,8 +93,10 @@ class Launching:
         self.lock = lock
         self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
         self.rise = Rise(scope, self.activation, plan.spec.log)
+        self.limit: asyncio.Timeout | None = None
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
+        self._ending: GoingBack | None = None
 
     async def run(self, stop: Stop | None, late: Late | None = None) -> Outcome:
         try:
@@ -119,6 +123,8 @@ class Launching:
         """None: what ran has ended. From `armed` on, just before the first signal, what waits goes
         on if we do not."""
         self.lock.before = self._arm
+        if self.limit is not None:
+            self.limit.reschedule(None)  # a stop minds the same limit, and tells what it sent
         try:
             outcome = await stop()
         except Interrupted as exc:
@@ -126,6 +132,8 @@ class Launching:
             raise
         finally:
             self.lock.before = None
+        if self.limit is not None and (left := self.scope.left()) is not None:
+            self.limit.reschedule(asyncio.get_running_loop().time() + left)
         self._learn(outcome)
         if outcome.result in _STOPPED and not outcome.interrupted:
             return None
@@ -148,7 +156,7 @@ class Launching:
         """`launched`, or the activator has gone back or given up already."""
         if state is None or state.step in ("waiting", "swapping", "swapped", "launching"):
             raise unexpected(state, "a launch")
-        if state.step == "cancelled" or (state.step == "failed" and state.trainer is None):
+        if state.step in ("cancelled", "failed"):
             return await self._not_started(state)
         self._note(state)
         grown = await self.rise.watch(self.plan.expected, state, self.lock.stamp)
@@ -177,32 +185,38 @@ class Launching:
             self._finding(each)
 
     async def _not_started(self, state: ActivatorState) -> Outcome:
+        """Nothing was replaced; or it was, and neither version came up."""
         why = state.reason or f"what works in the container has left ({state.step})"
-        if self._facts.get("signals"):
-            # the job was stopped for it: that is no untouched job, whatever runs now
-            return self.outcome("unhealthy", reason=f"{why}; NOTHING was started")
-        return self.outcome("deploy_failed", reason=why)
+        if await self._lives_still():
+            result: Result = "still_running" if self._signals else "deploy_failed"
+            return self.outcome(result, reason=why)
+        untouched = state.step == "cancelled" and not self._signals
+        if untouched and not self.plan.spec.gone:
+            return self.outcome("deploy_failed", reason=why)
+        last = await self.rise.missed((why,)) if state.step == "failed" else ()
+        self.scope.teller.tell(events.Unhealthy, why=(why,), log=last)
+        return self.outcome("unhealthy", reason=f"{why}; NOTHING runs")
+
+    async def _lives_still(self) -> bool:
+        """Whether one of those that were to be gone is there."""
+        tree = await looks.look(self.scope.place, self.scope.target.vmid)
+        found = (here(tree, each) for each in self.plan.spec.gone)
+        return any(each is not None and each.alive for each in found)
 
     async def _unhealthy(self, grown: Grown | None, state: ActivatorState) -> Outcome:
         why, spec = self.rise.why(grown), self.plan.spec
-        self.scope.teller.tell(
-            events.Unhealthy, why=why, log=grown.last if grown is not None else ()
-        )
+        last = grown.last if grown is not None else await self.rise.missed(why)
+        self.scope.teller.tell(events.Unhealthy, why=why, log=last)
         said = "; ".join(why)
         if not spec.roll_back or spec.launch_old is None:
             return await self._left_unhealthy(said, grown)
         self.scope.teller.tell(events.RollingBack, release=spec.before)
         if grown is not None and grown.family is not None:
-            ended = await end_newborn(self.scope, self.lock, grown.family)
-            if ended is not None:
-                self._findings += ended.findings
-                self._facts["signals"] = (*self._facts.get("signals", ()), *ended.signals)
-                if ended.problem is not None:
-                    pids = ", ".join(str(kin.pid) for kin in ended.alive)
-                    left = f"it could not be ended ({ended.problem}), so that {pids} runs on"
-                    return self.outcome("unhealthy", reason=f"{said}; {left}")
+            self._ending = GoingBack(self.scope, self.lock, grown.family)
+            if (left := await self._ending.run()) is not None:
+                return self.outcome("unhealthy", reason=f"{said}; {left}")
         await self.rise.mark_log()
-        if (await self.activation.look() or state).step in ("launched", "unhealthy"):
+        if not (await self.activation.look() or state).left:
             await self.activation.order("back")
         return await self._back(said)
 
@@ -213,7 +227,8 @@ class Launching:
             if state is not None and state.step == "rolled_back":
                 self._finding("the files of the version before are back in place")
         name = _version(self.plan.spec.release, "what was started")
-        wish = "" if self.plan.spec.roll_back else ", as --no-rollback has it"
+        wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
+        wish = ", as --no-rollback has it" if wished else ""
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
         return self.outcome("unhealthy", reason=f"{said}; {left}")
 
@@ -248,6 +263,12 @@ class Launching:
         before = self.plan.spec.before
         self.scope.teller.tell(events.RolledBack, release=before, pid=pid, problem=problem)
 
+    @property
+    def _signals(self) -> tuple[SignalRecord, ...]:
+        """To what ran before, and to what was started."""
+        ending = self._ending.signals if self._ending is not None else ()
+        return (*self._facts.get("signals", ()), *ending)
+
     def _finding(self, text: str) -> None:
         self._findings.append(self.scope.teller.finding(text))
 
@@ -265,10 +286,12 @@ class Launching:
         """An outcome with everything known by now; `facts` win."""
         spec, state = self.plan.spec, self.activation.state
         running = state.running if state is not None else None
-        told = (*self._findings, *(state.findings if state is not None else ()))
+        doubts = self._ending.doubts if self._ending is not None else ()
+        told = (*self._findings, *doubts, *(state.findings if state is not None else ()))
         known: dict[str, Any] = {
             **self._facts,
             **self.rise.facts(),
+            "signals": self._signals,
             "findings": tuple(dict.fromkeys(told)),
             "release": ReleaseRecord(id=spec.release, before=spec.before, running=running),
         }
@@ -298,10 +321,7 @@ class Launching:
     def interrupted(self) -> Outcome:
         """What is left; what only waited for us is told to leave. Told by who asked for it."""
         said = f"interrupted; {self.left_as()}; run the same command again: it goes on from there"
-        sent = [
-            f"{each.signal} to {', '.join(map(str, each.pids))}"
-            for each in self._facts.get("signals", ())
-        ]
+        sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self._signals]
         self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
         return self.outcome("refused", reason=said, interrupted=True)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
 from fleetstop.core.inventory import Match
-from fleetstop.core.joblog import LogTail, parse_log
+from fleetstop.core.joblog import LogTail, NewPart, new_part, parse_log
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.procfs import (
     parse_argv,
@@ -270,6 +270,18 @@ async def log(shell: Shell, path: str) -> LogTail | None:
     except CouldNotLook:
         return None
     return parse_log(answer.data) if answer.status == 0 else None
+
+
+async def log_since(place: Place, path: str, since: int) -> NewPart | None:
+    """What it has got since it was so long: empty where it is not there (yet), None where that
+    could not be read."""
+    try:
+        answer = await (await place.files()).run(Command("log", (path,)))
+    except NOT_ENTERED:
+        return None
+    if answer.status == NO_SUCH:
+        return NewPart(lines=(), upto=0)
+    return new_part(answer.data, since) if answer.status == 0 else None
 
 
 async def ends(shell: Shell, path: str, size: int) -> tuple[bytes, bytes] | None:

@@ -14,9 +14,7 @@ from fleetstop.actions.locate import identify
 from fleetstop.actions.telling import Scope
 from fleetstop.core import redact
 from fleetstop.core.above.supervisors import Notes
-from fleetstop.core.commands import Command
 from fleetstop.core.gpu import GpuView, Unseen
-from fleetstop.core.joblog import new_part
 from fleetstop.core.kin.family import Family, Found
 from fleetstop.core.kin.matching import records_the_end
 from fleetstop.core.launching.activator import Trainer
@@ -35,7 +33,6 @@ _ENVIRON_LIMIT = 16384
 _SHOWN_AT_ONCE, _SHOWN_IN_ALL, _KEPT = 4, 40, 400
 LAST_LINES = 8
 # the activator has taken it to have ended, and goes back or has gone
-LOG_UNSEEN = looks.NOT_ENTERED
 Stamp = Callable[[], Awaitable[None]]
 _GIVEN_UP = ("rolling_back", "rolled_back", "unhealthy", "failed")
 
@@ -194,15 +191,8 @@ class Watch:
         """Its new lines, told as they come: a few at once, and not for ever."""
         if self._log_path is None:
             return
-        try:
-            shell = await self._scope.place.files()
-            answer = await shell.run(Command("log", (self._log_path,)))
-        except LOG_UNSEEN:
-            self._unread = True
-            return
-        part = new_part(answer.data, self._upto) if answer.status == 0 else None
-        # one that is not there yet holds no line
-        self._unread = part is None and answer.status != looks.NO_SUCH
+        part = await looks.log_since(self._scope.place, self._log_path, self._upto)
+        self._unread = part is None
         if part is None or not (part.lines or part.missed):
             return
         self._upto = part.upto

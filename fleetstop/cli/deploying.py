@@ -82,9 +82,7 @@ _NO_ROLLBACK = click.option(
 _DIFF = click.option("--diff", is_flag=True, help="Show what would change, line by line, and end.")
 
 
-@click.command(
-    cls=WithArguments, short_help="Start a job that does not run, and see that it is well."
-)
+@click.command(cls=WithArguments, short_help="Start a job, and see that it is well.")
 @click.argument("target")
 @_bringing
 def launch(**given: Any) -> int:

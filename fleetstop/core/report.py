@@ -139,7 +139,7 @@ class HealthCheck(Struct, frozen=True):
 class HealthRecord(Struct, frozen=True):
     """How the trainer that was started did. `state` unknown: the watching ended before it was
     known, or it could not be seen. `release`: whose trainer. `exit`, `signal`: its exact end,
-    where it was recorded; `log`: the last lines it wrote before it was given up, redacted."""
+    where it was recorded; `log`: the last lines of its log when it was given up, redacted."""
 
     state: Literal["healthy", "unhealthy", "unknown"]
     release: str | None

@@ -217,6 +217,21 @@ def test_one_that_dies_is_rolled_back_and_its_exact_end_is_told() -> None:
     assert host.sends() == []
 
 
+def test_one_that_dies_before_anybody_looks_is_told_by_what_it_left() -> None:
+    said = ((0.0, "ModuleNotFoundError: No module named 'flash'"),)
+    host = a_host(born(says=said), born())
+    host.instant = 1
+    outcome, stage = run(host)
+    assert [each.old for each in stage.of(e.Launched)] == [True]
+    assert outcome.result == "rolled_back"
+    assert outcome.health is not None
+    first, second = outcome.health
+    assert (first.state, first.release, first.exit) == ("unhealthy", "new", 1)
+    assert first.log == ("ModuleNotFoundError: No module named 'flash'",)
+    assert (second.state, second.release) == ("healthy", "old")
+    assert stage.of(e.Unhealthy)[0].log == first.log
+
+
 def deaf(host: LaunchHost, pid: int) -> Proc:
     made = Trainer(host, pid, hears=(), ignores=("INT",), saves=None)
     made.python = True  # type: ignore[attr-defined]
@@ -310,6 +325,49 @@ def test_where_the_version_before_does_not_come_back_either_nothing_is_claimed()
     assert "exit 7" in outcome.reason
 
 
+def test_where_neither_version_comes_up_nothing_is_called_untouched() -> None:
+    host = a_host(born(says=((0.0, "ImportError: flash"),)))
+    host.instant = 1
+    outcome, _ = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("unhealthy", 8)
+    assert outcome.reason == "cannot run python3: No such file; NOTHING runs"
+    assert outcome.health is not None
+    assert outcome.health[0].log == ("ImportError: flash",)
+    assert trainers(host) == []
+
+
+def test_what_was_sent_is_told_though_the_going_back_is_cut_short() -> None:
+    """Ctrl-C while the newborn saves on its INT: it is left its chance, and the INT is named."""
+
+    def slow(host: LaunchHost, pid: int) -> Proc:
+        return Trainer(host, pid, hears=("INT",), takes_s=20.0)
+
+    host = a_host(born(trainer=slow), born())
+    stage = Bringing(host)
+    expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s")
+
+    async def cut() -> None:
+        task = asyncio.ensure_future(stage.launch(plan(expected=expected, expected_old=EXPECTED)))
+        while not stage.of(e.SignalSent):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cut())
+    [told] = stage.of(e.TargetFinished)
+    assert [each.signal for each in told.outcome.signals] == ["INT"]
+    assert len(stage.of(e.Interrupted)[0].sent) == 1
+    assert len(host.sends()) == 1
+    for _ in range(600):
+        host.clock.advance(0.1)
+        host.settle()
+    # it saved and left by itself, and what works in the container brought the old one back
+    assert host.files["/ck/last.pt"].data == whole()
+    assert host.state["step"] == "rolled_back"
+    assert len(trainers(host)) == 1
+
+
 def test_what_cannot_be_prepared_touches_nothing() -> None:
     host = a_host()
     host.refuses = "no space left on device: /root/.train.py.fleetstop-run1"
@@ -318,6 +376,22 @@ def test_what_cannot_be_prepared_touches_nothing() -> None:
     assert outcome.reason == f"{host.refuses}; nothing was stopped or started"
     assert (host.orders, host.ledgers) == ([], {})
     assert not any("stage-run1" in path for path in host.files)
+
+
+def test_where_the_interpreter_is_missing_the_secrets_do_not_stay() -> None:
+    host = a_host()
+    host.no_python = "sh: 1: /usr/bin/python3: not found"
+    outcome, _ = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("deploy_failed", 7)
+    assert (outcome.reason or "").endswith("(status 127): sh: 1: /usr/bin/python3: not found")
+    assert not any("stage-run1" in path for path in host.files)
+    full = a_host()
+    full.unwritable = 20
+    outcome, _ = run(full)
+    assert outcome.result == "deploy_failed"
+    assert "is the disk full, or read-only?" in (outcome.reason or "")
+    assert not any("stage-run1" in path for path in full.files)
+    assert (full.orders, full.ledgers) == ([], {})
 
 
 def test_a_log_that_cannot_be_read_leaves_it_open() -> None:

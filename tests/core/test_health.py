@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from fleetstop.core.gpu import Gpu, GpuView, Holder, Unseen
+from fleetstop.core.inventory import Healthcheck, Job, Launch, Match
 from fleetstop.core.launching.ended import Record
-from fleetstop.core.launching.health import DEAF_S, Expected, Health, Seen, health
+from fleetstop.core.launching.health import DEAF_S, Expected, Health, Seen, expected_of, health
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.signals import NUMBERS, Masks
 
@@ -55,6 +56,21 @@ def look(age_s: float, *processes: Process, root: Process | None = None, **facts
 
 def said(found: Health, check: str) -> bool | None:
     return next(each.ok for each in found.checks if each.check == check)
+
+
+def test_what_is_expected_comes_from_the_inventory_and_the_command_line() -> None:
+    job = Job(
+        name="train", match=Match(script="train.py"), stop_signal="TERM", gpus=(0, 1),
+        launch=Launch(run=("/root/run.sh",), env={"A": "1", "B": "2"}),
+        healthcheck=Healthcheck(log_matches="tok/s", within_s=600.0),
+    )  # fmt: skip
+    found = expected_of(job, ("/root/run.sh",), ("--resume", "/ck"), {"B": "3"})
+    assert found == Expected(
+        argv=("/root/run.sh",), arguments=("--resume", "/ck"), env={"A": "1", "B": "3"},
+        stop_signal="TERM", log_matches="tok/s", within_s=600.0, gpus=(0, 1),
+    )  # fmt: skip
+    bare = expected_of(Job(name="", match=Match(script="train.py")), ARGV)
+    assert bare == Expected(argv=ARGV)
 
 
 def test_without_a_pattern_it_has_to_live_for_the_whole_of_within() -> None:

@@ -60,7 +60,10 @@ class LaunchHost(FakeHost):
         super().__init__(SharedClock())
         self.births: list[Birth] = []
         self.refuses: str | None = None
+        self.no_python: str | None = None
+        self.unwritable: int = 0
         self.killed_at: str | None = None
+        self.instant: int | None = None  # the new one ends with this before anybody can look
         self.activators: list[FakeActivator] = []
         self.supervisors: dict[int, tuple[int, str]] = {}  # by PID: the trainer's, the state file
         self.exits: dict[int, int] = {}
@@ -108,6 +111,8 @@ class LaunchHost(FakeHost):
 
     def _put(self, words: tuple[str, ...]) -> Answer:
         path, mode, text = words
+        if self.unwritable:
+            return Answer(status=self.unwritable, data=b"")
         self.write(path, text.encode("utf-8", "surrogateescape"))
         self.modes[path] = mode
         return Answer(status=0, data=b"")
@@ -125,9 +130,11 @@ class LaunchHost(FakeHost):
         return Answer(status=0, data=b"")
 
     def _py(self, words: tuple[str, ...]) -> Answer:
-        script, spec = words[2].split("\0")
+        script, spec = json.loads(words[2])
         assert script in self.files
         assert self.modes[spec] == "600"
+        if self.no_python is not None:
+            return Answer(status=127, data=f"\n{self.no_python}\n".encode())
         if self.refuses is not None:
             self._unstage((BASE, json.loads(self.text_of(spec))["run"]))
             return Answer(status=1, data=f"failed {self.refuses}\n".encode())
@@ -202,7 +209,7 @@ class LaunchHost(FakeHost):
         above = self.add(Proc(self.new_pid(), 1000, ("python3", "-I", f"{BASE}/supervise.py", "s")))
         root = self.births.pop(0)(self, above.pid)
         self.supervisors[above.pid] = (root.pid, spec["status"])
-        for each in [root, *self._all_below(root)]:
+        for each in [root, *self.all_below(root)]:
             self.environs.setdefault(each.pid, {**spec["env"], "FLEETSTOP_MARK": spec["mark"]})
         told = {"schema": 1, "mark": spec["mark"], "started_at": "2026-01-01T00:00:00+00:00",
                 "supervisor": {"pid": above.inner, "start": above.start},
@@ -211,8 +218,8 @@ class LaunchHost(FakeHost):
         self.write(spec["status"], json.dumps(told).encode())
         return root
 
-    def _all_below(self, proc: Proc) -> list[Proc]:
-        return [each for kid in self._kids(proc) for each in (kid, *self._all_below(kid))]
+    def all_below(self, proc: Proc) -> list[Proc]:
+        return [each for kid in self._kids(proc) for each in (kid, *self.all_below(kid))]
 
 
 class FakeActivator:
@@ -300,6 +307,11 @@ class FakeActivator:
         self.launched_at = self.host.clock.now()
         self.step("launched", trainer=self._trainer("launch"), running=self.spec["release"])
         self.turn = self.watching
+        if self.host.instant is not None:
+            self.host.exits[self.root.pid] = self.host.instant
+            for each in (*self.host.all_below(self.root), self.root):
+                self.host.dies(each, exit_=self.host.instant)
+            self.turn()  # nobody has seen that it was launched
 
     def _trainer(self, name: str) -> dict[str, Any]:
         assert self.root is not None

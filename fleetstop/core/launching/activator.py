@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from fleetstop.core import redact
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.spec import LaunchSpec
 
@@ -140,6 +141,10 @@ def parse_state(text: str | bytes | None) -> ActivatorState | None:
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=ActivatorState)
+        state = msgspec.json.decode(text, type=ActivatorState)
     except msgspec.MsgspecError:
         return None
+    # its sentences quote what other programs said
+    reason = redact.text(state.reason) if state.reason is not None else None
+    findings = tuple(redact.text(each) for each in state.findings)
+    return msgspec.structs.replace(state, reason=reason, findings=findings)

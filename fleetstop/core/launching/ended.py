@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 from msgspec import Struct
 
+from fleetstop.core import redact
 from fleetstop.core.durations import spoken
 
 
@@ -46,7 +47,7 @@ def parse_record(text: str | bytes | None) -> Record | None:
 def way(record: Record) -> str:
     """`exit 3`, `killed by SEGV`; what stands behind `it ended:`."""
     if record.failed is not None:
-        return record.failed
+        return redact.text(record.failed)
     if record.signal is not None:
         return f"killed by {record.signal}"
     return f"exit {record.exit}" if record.exit is not None else "how is not known"

@@ -6,7 +6,7 @@ Known bad is said at once; what may still come is waited for; unseen is neither 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from msgspec import Struct
 from fleetstop.core import redact
 from fleetstop.core.durations import spoken
 from fleetstop.core.gpu import GpuView, Unseen, indexes_of
+from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.launching.arrived import Arrived, arguments, environment
 from fleetstop.core.launching.ended import Record, way
 from fleetstop.core.process import Process, ProcessId, ProcessTree
@@ -45,6 +46,27 @@ class Expected(Struct, frozen=True):
     log_matches: str | None = None
     within_s: float = 10.0
     gpus: tuple[int, ...] | None = None
+
+
+def expected_of(
+    job: Job,
+    argv: tuple[str, ...],
+    arguments: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+) -> Expected:
+    """What the inventory says of this job, and what is added on the command line: `arguments`
+    (extra ones, those to resume) and `env`, which wins over the job's own."""
+    check = job.healthcheck or Healthcheck()
+    own = job.launch.env if job.launch is not None else {}
+    return Expected(
+        argv=argv,
+        arguments=arguments,
+        env={**own, **(env or {})},
+        stop_signal=job.stop_signal,
+        log_matches=check.log_matches,
+        within_s=check.within_s,
+        gpus=job.gpus,
+    )
 
 
 class Seen(Struct, frozen=True):
