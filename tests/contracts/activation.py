@@ -200,9 +200,16 @@ class Activator:
     def close(self) -> None:
         """Ends what was started, by identity; the activator first, so that it starts nothing."""
         if (self.base / "state.json").exists():
-            self.children = [self.activator, *self.children]
-        for pid, start in self.children:
-            if alive(pid, start):
-                os.kill(pid, signal.SIGKILL)
-            if (self.base / "state.json").exists():
-                self.state  # noqa: B018  it knows of trainers that came meanwhile
+            end(*self.activator)
+        for one in self.children:
+            end(*one)
+        for path in self.base.glob("status/*.json"):
+            started = json.loads(path.read_text())
+            for one in filter(None, (started["trainer"], started["supervisor"])):
+                end(one["pid"], one["start"])
+
+
+def end(pid: int, start: int) -> None:
+    if alive(pid, start):
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid, start), f"{pid} ends")

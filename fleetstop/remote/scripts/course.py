@@ -162,7 +162,7 @@ class Activation:
         if log is None:
             return
         try:
-            who, unseen = trainer.writers(wary.bytes_of(log))
+            who = trainer.writers(wary.bytes_of(log))
             if who:
                 self.findings.append(f"{log} was not rotated: PID {who[0]} writes it")
                 return
@@ -173,9 +173,6 @@ class Activation:
             self.findings.append(f"{log} was not rotated: {error}")
             return
         self.state["log_rotated"] = rotated and wary.text_of(rotated)
-        if unseen and rotated:
-            told = f"{unseen} processes could not be asked whether they write {log}"
-            self.findings.append(told)
 
     def watch(self, new: "trainer.Trainer", since: float) -> None:
         """Until somebody has judged it, or nothing lives of it."""

@@ -205,37 +205,31 @@ def marked(mark: str) -> List[int]:
     return found
 
 
-def writers(path: bytes) -> Tuple[List[int], int]:
-    """Who has it open for writing, and how many of its owner's processes could not be asked."""
-    found, unseen, name = [], 0, os.path.basename(path)
-    which = os.stat(path)
-    for pid in _pids():
-        try:
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                if _writes(pid, fd, name, which):
-                    found.append(pid)
-                    break
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        except OSError:
-            with UNSEEN:
-                owner = os.stat(f"/proc/{pid}").st_uid
-                unseen += owner == which.st_uid and pid != 1  # init keeps no log of a trainer open
-    return found, unseen
+def writers(path: bytes) -> List[int]:
+    """Who is seen to have it open for writing. Who cannot be looked at loses no line either: it
+    goes on in the file that is open, whatever its name is by then."""
+    name, which = os.path.basename(path), os.stat(path)
+    return [pid for pid in _pids() if _writes(pid, name, which)]
 
 
-def _writes(pid: int, fd: str, name: bytes, which: os.stat_result) -> bool:
+def _writes(pid: int, name: bytes, which: os.stat_result) -> bool:
     """The link is read first: to look at a file itself may hang, on a server that is gone."""
-    with wary.MISSING:
-        link = b"/proc/%d/fd/%s" % (pid, fd.encode())
-        if os.path.basename(os.readlink(link)) != name or not os.path.samestat(
-            os.stat(link), which
-        ):
-            return False
-        with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
-            flags = re.search(rb"^flags:\s*([0-7]+)", file.read(), re.MULTILINE)
-        return flags is None or int(flags.group(1), 8) & os.O_ACCMODE != os.O_RDONLY
+    here = f"/proc/{pid}".encode()
+    with UNSEEN:
+        for fd in os.listdir(here + b"/fd"):
+            link = here + b"/fd/" + fd
+            with wary.MISSING:
+                if os.path.basename(os.readlink(link)) != name:
+                    continue
+                if os.path.samestat(os.stat(link), which) and _for_writing(here + b"/fdinfo/" + fd):
+                    return True
     return False
+
+
+def _for_writing(path: bytes) -> bool:
+    with open(path, "rb") as file:
+        flags = re.search(rb"^flags:\s*([0-7]+)", file.read(), re.MULTILINE)
+    return flags is None or int(flags.group(1), 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def _pids() -> List[int]:
