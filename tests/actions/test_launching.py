@@ -383,7 +383,7 @@ def test_where_the_interpreter_is_missing_the_secrets_do_not_stay() -> None:
     host.no_python = "sh: 1: /usr/bin/python3: not found"
     outcome, _ = run(host)
     assert (outcome.result, exit_code_of(outcome)) == ("deploy_failed", 7)
-    assert (outcome.reason or "").endswith("(status 127): sh: 1: /usr/bin/python3: not found")
+    assert "(status 127): sh: 1: /usr/bin/python3: not found" in (outcome.reason or "")
     assert not any("stage-run1" in path for path in host.files)
     full = a_host()
     full.unwritable = 20

@@ -21,7 +21,7 @@ from fleetstop.actions.attempt import Wish
 from fleetstop.actions.launching import LaunchPlan, launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.stop import give_back, stopped
+from fleetstop.actions.stop import Interrupted, give_back, stopped
 from fleetstop.actions.telling import Scope
 from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.launching.ended import Born
@@ -86,6 +86,9 @@ class Bringing:
                 ending = None if how is None else (lambda: how(scope, lock))
                 try:
                     outcome = await launch_through(scope, plan, place.hands, lock, ending)
+                except Interrupted as exc:
+                    scope.teller.tell(events.TargetFinished, outcome=exc.outcome)
+                    raise
                 finally:
                     await give_back(scope, lock)
                 scope.teller.tell(events.TargetFinished, outcome=outcome)

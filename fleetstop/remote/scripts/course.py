@@ -147,6 +147,7 @@ class Activation:
         if self.new is None:
             return self.end("swapped")
         self.say("launching")
+        self._hear_late()
         try:
             self.new.start()
         except (OSError, wary.Refused) as error:
@@ -155,6 +156,14 @@ class Activation:
             return self.end("unhealthy", reason=str(error))
         self.say("launched", trainer=self.new.id, running=self.spec["release"])
         return self.watch(self.new, self.client.now)
+
+    def _hear_late(self) -> None:
+        """Arguments that were known only once the old run had ended: its last checkpoint, say."""
+        with UNSEEN, open(self.base.at(self.swap.litter.late), "rb") as file:
+            told = json.loads(file.read().decode())
+            for name, one in (("launch", self.new), ("launch_old", self.old)):
+                if one is not None and name in told:
+                    one.late = [str(word) for word in told[name]]
 
     def _rotate(self) -> None:
         """What somebody writes stays where it is: his lines would go on into the old file."""
@@ -231,6 +240,7 @@ class Activation:
             self.swap.back()
             self.state["files"] = "old"
             if self.old:
+                self._hear_late()
                 self.old.start()
         except (OSError, wary.Refused, trainer.Silent) as error:
             return self.end("failed", reason=f"{reason}; the old version does not run: {error}")

@@ -4,6 +4,7 @@ Loaded by activate.py, beside which it lies. What it has lying about:
 
     BASE/stage-RUN/files/REL     what was sent; becomes BASE/releases/RELEASE where there is none
     BASE/releases/BEFORE         files/REL is what lay at DEST/REL, by hard link where one can be
+    BASE/late-RUN.json           {"launch": [word], ...}: arguments told after the old run's end
     BASE/late-RUN/REL            what somebody put at DEST/REL while the old run was stopping
     BASE/litter-RUN.json         {"activator": {"pid", "start"}, "dest", "temps": [REL], "keeps":
                                  [in BASE], "made": [REL], "status": [path]}: what is left lying
@@ -50,6 +51,7 @@ class Litter:
         self.stage = wary.bytes_of("stage-" + run)
         self.launches = [wary.bytes_of(name + run + ".json") for name in ("launch-", "launch_old-")]
         self.record = wary.bytes_of("litter-" + run + ".json")
+        self.late = wary.bytes_of("late-" + run + ".json")
 
     @classmethod
     def of_dead(cls, base: wary.Top, run: str) -> "Litter":
@@ -80,7 +82,7 @@ class Litter:
             if not os.path.lexists(status):  # else this room is its supervisor's
                 wary.unlink(status + b".new")
                 wary.unlink(status + b".end")
-        for name in (*self.launches, self.record):
+        for name in (*self.launches, self.late, self.record):
             wary.unlink(self.base.at(name))
 
 

@@ -38,7 +38,9 @@ class Trainer:
     def __init__(self, base: "wary.Top", spec: Json, file: bytes) -> None:
         self.base, self.file = base, file
         self.prefix = [wary.bytes_of(word) for word in spec.get("prefix") or []]
-        self.spec = {name: value for name, value in spec.items() if name != "prefix"}
+        self.command = [wary.bytes_of(word) for word in spec.get("command") or []]
+        self.spec = {name: spec[name] for name in spec if name not in ("prefix", "command")}
+        self.late = None  # type: Optional[List[str]]
         self.status, self.mark = wary.bytes_of(spec["status"]), str(spec["mark"])
         self.log = wary.bytes_of(spec["log"]) if spec["log"] else None
         self.id = None  # type: Optional[Json]
@@ -49,12 +51,13 @@ class Trainer:
         folder = os.path.dirname(self.status)
         with wary.doing("write", folder):
             os.makedirs(folder, 0o755, exist_ok=True)
-            wary.fill(self.base.at(self.file), b" " * len(self._text()), 0o600)
+            wary.fill(self.base.at(self.file), b" " * len(self._text()) + ROOM, 0o600)
             wary.fill(self.status + b".new", ROOM)
             wary.fill(self.status + b".end", ROOM)
 
     def _text(self) -> bytes:
-        return json.dumps(self.spec).encode("ascii")
+        argv = self.spec["argv"] if self.late is None else self.late
+        return json.dumps(dict(self.spec, argv=argv)).encode("ascii")
 
     def start(self) -> None:
         """Refused: nothing was started. The file holds the environment's secrets for that time."""
@@ -71,7 +74,7 @@ class Trainer:
                 os.unlink(file)
 
     def _ask(self, words: List[bytes]) -> None:
-        words = self.prefix + words
+        words = self.command or self.prefix + words
         with wary.doing("run", words[0]):
             asked = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/",
