@@ -29,6 +29,7 @@ from fleetstop.core.report import Outcome
 from fleetstop.events import AnyEvent
 
 from .bed import Bed, until
+from .proxy import Proxy, Wrong
 
 HERE = Path(fleetstop.__file__).parent / "remote" / "scripts"
 pytestmark = [
@@ -49,6 +50,7 @@ class Bringing:
     def __init__(self, box: Bed, new: tuple[str, ...], old: tuple[str, ...] | None = None) -> None:
         self.box = box
         self.told: list[AnyEvent] = []
+        self.inventory = box.lab.inventory
         self.stop: Callable[[Scope], Awaitable[Outcome]] | None = None
         self.new, self.old = new, old
         self.more: dict[str, Any] = {}
@@ -72,9 +74,13 @@ class Bringing:
         return LaunchPlan(spec=ActivatorSpec(**spec), python="/usr/bin/python3", scripts=scripts,
                           expected=Expected(**expected), expected_old=old)  # fmt: skip
 
+    @property
+    def target(self) -> str:
+        return self.box.name
+
     async def go(self) -> Outcome:
-        async with Fleet.load(self.box.lab.inventory, emit=self.told.append) as fleet:
-            targets = fleet.select((self.box.name,))
+        async with Fleet.load(self.inventory, emit=self.told.append) as fleet:
+            targets = fleet.select((self.target,))
 
             async def action(scope: Scope) -> Outcome:
                 place = ReconnectingPlace(scope.place, "lab1", scope.clock, scope.teller)
@@ -86,7 +92,7 @@ class Bringing:
                 scope.teller.tell(events.TargetFinished, outcome=outcome)
                 return outcome
 
-            report = await fleet._run("launch", (self.box.name,), targets, action, False)
+            report = await fleet._run("launch", (self.target,), targets, action, False)
             return report.targets[0]
 
     def run(self) -> Outcome:
@@ -192,10 +198,9 @@ def test_a_newborn_that_saves_is_not_cut(box: Bed) -> None:
     bringing = Bringing(box, new, PLAIN)
     bringing.more = {"log_matches": "never says this"}
     outcome = bringing.run()
+    assert box.whole(box.checkpoints / "latest.pt")
     assert outcome.result == "rolled_back"
     assert [each.signal for each in outcome.signals] == ["INT"]
-    kept = box.checkpoints / "latest.pt"
-    assert box.whole(kept)
 
 
 def test_nothing_that_can_run_touches_nothing(box: Bed) -> None:
@@ -305,3 +310,69 @@ def test_ctrl_c_while_its_health_is_watched(box: Bed) -> None:
     assert "sees to its health by itself" in (ends[0].outcome.reason or "")
     until(lambda: bringing.state["step"] == "healthy", 60.0)
     assert len(bringing.trainers()) == 1
+
+
+@pytest.mark.parametrize("wrong", ["cut", "reset", "stall"])
+@pytest.mark.parametrize("point", [events.Armed, events.Launched])
+def test_a_connection_that_goes_wrong_is_made_again(
+    box: Bed, tmp_path: Path, wrong: Wrong, point: type[events.Event]
+) -> None:
+    """At the moment between the activator and the launch, and while its health is watched."""
+    proxy = Proxy(box.lab, wrong)
+    bringing = Bringing(box, PLAIN)
+    bringing.inventory = proxy.inventory(tmp_path)
+    proxy.when = lambda _: any(isinstance(each, point) for each in bringing.told)
+    try:
+        outcome = bringing.run()
+    finally:
+        proxy.close()
+    assert proxy.fired.is_set()
+    assert outcome.result == "running"
+    assert any(isinstance(each, events.Reconnected) for each in bringing.told)
+    assert len(bringing.trainers()) == 1
+    assert bringing.state["step"] == "healthy"
+
+
+def test_on_a_plain_host(box: Bed, tmp_path: Path) -> None:
+    """No container: what is started is the host's, and is found there."""
+    where = tmp_path / "code"
+    where.mkdir()
+    name = f"train_{box.vmid}.py"
+    (where / name).write_text("import time\nprint('step 1', flush=True)\ntime.sleep(600)\n")
+    lines = box.lab.inventory.read_text().split("containers:")[0].rstrip()
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        f"{lines}\n    jobs:\n      train:\n        match: {{script: {name}}}\n"
+        f"        stop_signal: INT\n"
+    )
+    bringing = OnHost(box, ("python3", "-u", name))
+    bringing.inventory, bringing.where = fleet, where
+    outcome = bringing.run()
+    assert outcome.result == "running"
+    [trainer] = [each for each in outcome.family if each.role == "trainer"]
+    assert trainer.pid == trainer.host_pid
+    os.kill(trainer.pid, signal.SIGINT)
+    until(lambda: not Path(f"/proc/{trainer.pid}").exists())
+
+
+class OnHost(Bringing):
+    """The same on the host itself, below a directory of the test's own."""
+
+    where = Path("/nowhere")
+
+    @property
+    def target(self) -> str:
+        return "lab1:train"
+
+    def plan(self, run: str) -> LaunchPlan:
+        told = super().plan(run)
+        base = f"{self.where}/.fleetstop/train"
+        assert told.spec.launch is not None
+        launch = msgspec.structs.replace(
+            told.spec.launch, cwd=str(self.where), log=f"{self.where}/train.log",
+            status=f"{base}/status/{run}-new.json",
+        )  # fmt: skip
+        spec = msgspec.structs.replace(
+            told.spec, base=base, dest=str(self.where), launch=launch, log=f"{self.where}/train.log"
+        )
+        return msgspec.structs.replace(told, spec=spec)
