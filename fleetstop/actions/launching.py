@@ -27,7 +27,11 @@ from fleetstop.core.launching.newborn import here
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
 from fleetstop.errors import CouldNotLook, LockTaken, Refused
 
-Stop = Callable[[], Awaitable[Outcome]]
+Arm = Callable[[], Awaitable[None]]
+Stop = Callable[[Lock, Arm], Awaitable[Outcome]]
+"""Ends what runs by this lock, which is held already and stays held. `Arm` is to be awaited before
+anything goes out: from then on what waits in the container goes on without us. What it raises has
+to keep the signal in. It tells no end of the target itself."""
 _STOPPED = ("stopped", "not_running")
 _CANCEL_S = 5.0
 _GO_S = 180.0
@@ -46,12 +50,25 @@ class LaunchPlan(Struct, frozen=True):
     done: Result = "running"
 
 
+class Interrupted(asyncio.CancelledError):
+    """Somebody's Ctrl-C, with what is known of the target by then."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
 async def launch_through(
-    scope: Scope, plan: LaunchPlan, hands: Hands, stop: Stop | None = None
+    scope: Scope,
+    plan: LaunchPlan,
+    hands: Hands,
+    stop: Stop | None = None,
+    lock: Lock | None = None,
 ) -> Outcome:
-    """`stop`: ends what runs, and tells no end of the target itself; its outcome is the whole one
-    where the job was not stopped. Never raises for what a job or a host can do."""
-    launching = Launching(scope, plan, hands)
+    """Its end is told by who asked for it. Where `stop` did not stop the job, its outcome is the
+    whole one. `lock`: used as it is and left held; None: one of its own. Raises nothing but
+    Interrupted."""
+    launching = Launching(scope, plan, hands, lock)
     limit = launching.limit = asyncio.timeout(scope.left())
     try:
         async with limit:
@@ -66,9 +83,8 @@ async def launch_through(
     except CouldNotLook as exc:
         facts = failed(exc)
         return launching.outcome(**{**facts, "reason": f"{exc.message}; {launching.left_as()}"})
-    except asyncio.CancelledError:
-        await launching.interrupted()
-        raise
+    except asyncio.CancelledError as exc:
+        raise Interrupted(launching.interrupted(getattr(exc, "outcome", None))) from exc
     except Exception as exc:
         return launching.outcome("fault", **scope.fault(exc))
     finally:
@@ -78,9 +94,12 @@ async def launch_through(
 class Launching:
     """One launch, with what is known so far, so that every way out can tell it."""
 
-    def __init__(self, scope: Scope, plan: LaunchPlan, hands: Hands) -> None:
+    def __init__(
+        self, scope: Scope, plan: LaunchPlan, hands: Hands, lock: Lock | None = None
+    ) -> None:
         self.scope, self.plan = scope, plan
-        self.lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
+        self._own_lock = lock is None
+        self.lock = lock or Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
         self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
@@ -90,7 +109,8 @@ class Launching:
         self._ending: GoingBack | None = None
 
     async def run(self, stop: Stop | None) -> Outcome:
-        await self.lock.claim()
+        if not self.lock.claimed:
+            await self.lock.claim()
         waits = await self.activation.begin()
         if waits.pid is None:
             reason = waits.problem or "nothing was told of why"
@@ -107,25 +127,29 @@ class Launching:
 
     async def _stop(self, stop: Stop) -> Outcome | None:
         """None: what ran has ended. From `armed` on what waits goes on if we do not."""
-        await self.activation.order("armed")
         self._stopping = True
         if self.limit is not None:
             self.limit.reschedule(None)  # a stop minds the same limit, and tells what it sent
-        outcome = await stop()
+        outcome = await stop(self.lock, self._arm)
         self._stopping = False
         if self.limit is not None and (left := self.scope.left()) is not None:
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
-        self._facts = {
-            name: getattr(outcome, name)
-            for name in ("signals", "skipped", "checkpoint", "gpus", "above")
-        }
-        self._findings += outcome.findings
+        self._stopped_as(outcome)
         if outcome.result in _STOPPED and not outcome.interrupted:
-            await self.lock.claim()  # the stop has given it back
             return None
         await self.activation.order("cancel")
         await self.activation.until("cancelled", within_s=_CANCEL_S)
         return outcome
+
+    async def _arm(self) -> None:
+        """Once: a signal is about to go out."""
+        if self.activation.heard != "armed":
+            await self.activation.order("armed")
+
+    def _stopped_as(self, outcome: Outcome) -> None:
+        names = ("signals", "skipped", "checkpoint", "gpus", "above")
+        self._facts = {name: getattr(outcome, name) for name in names}
+        self._findings += outcome.findings
 
     async def _started(self, state: ActivatorState | None) -> Outcome:
         """`launched`, or the activator has gone back or given up already."""
@@ -278,7 +302,7 @@ class Launching:
         at = state.step if state is not None else None
         if not self.activation.started:
             return "nothing was started"
-        if self._stopping:
+        if self._stopping and ordered == "armed":
             return (
                 "what waits in the container starts the job by itself if what runs ends, and "
                 "leaves if it does not"
@@ -293,14 +317,18 @@ class Launching:
             return f"what works in the container has come to {at}"
         return "what works in the container goes on by itself"
 
-    async def interrupted(self) -> Outcome:
-        """Tells what is left; what only waited for us is told to leave. For the target's end."""
+    def interrupted(self, stopping: Outcome | None = None) -> Outcome:
+        """What is left; what only waits for us is told to leave by `let_go`. `stopping`: what the
+        stop was interrupted in, which has told so itself."""
+        if stopping is not None:
+            self._stopped_as(stopping)
         said = f"interrupted; {self.left_as()}; run the same command again: it goes on from there"
         sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self._signals]
-        self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
-        outcome = self.outcome("refused", reason=said, interrupted=True)
-        self.scope.teller.tell(events.TargetFinished, outcome=outcome)
-        return outcome
+        if stopping is None:
+            self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
+            return self.outcome("refused", reason=said, interrupted=True)
+        known: dict[str, Any] = {"family": stopping.family, "verdict": stopping.verdict}
+        return self.outcome(stopping.result, reason=said, interrupted=True, **known)
 
     async def let_go(self) -> None:
         """Gives the lock back, and lets what only waits leave; bounded, and never an error."""
@@ -309,7 +337,8 @@ class Launching:
             async with asyncio.timeout(_CANCEL_S):
                 if idle and self.activation.state is None:
                     await self.activation.order("cancel")
-                await self.lock.release(None)
+                if self._own_lock:
+                    await self.lock.release(None)
         except (CouldNotLook, Refused, TimeoutError) as exc:
             self.scope.teller.finding(f"the lock could not be given back: {exc}")
 

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 
 import fleetstop
 from fleetstop import Fleet, events
-from fleetstop.actions.launching import LaunchPlan, launch_through
+from fleetstop.actions.launching import Arm, Interrupted, LaunchPlan, launch_through
+from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.stop import Wish, stop
 from fleetstop.actions.telling import Scope
@@ -51,7 +53,7 @@ class Bringing:
         self.box = box
         self.told: list[AnyEvent] = []
         self.inventory = box.lab.inventory
-        self.stop: Callable[[Scope], Awaitable[Outcome]] | None = None
+        self.stop: Callable[[Scope, Lock, Arm], Awaitable[Outcome]] | None = None
         self.new, self.old = new, old
         self.more: dict[str, Any] = {}
         self.spec_more: dict[str, Any] = {}
@@ -86,9 +88,13 @@ class Bringing:
                 place = ReconnectingPlace(scope.place, "lab1", scope.clock, scope.teller)
                 scope = msgspec.structs.replace(scope, place=place)
                 how = self.stop
-                ending = None if how is None else (lambda: how(scope))
+                ending = None if how is None else partial(how, scope)
                 plan = self.plan(scope.run.id)
-                outcome = await launch_through(scope, plan, hands_of(place), ending)
+                try:
+                    outcome = await launch_through(scope, plan, hands_of(place), ending)
+                except Interrupted as exc:
+                    scope.teller.tell(events.TargetFinished, outcome=exc.outcome)
+                    raise
                 scope.teller.tell(events.TargetFinished, outcome=outcome)
                 return outcome
 
@@ -243,9 +249,12 @@ def test_a_client_that_is_killed_once_it_was_launched_leaves_it_running(box: Bed
     assert len(bringing.trainers()) == 1
 
 
-async def graceful(scope: Scope) -> Outcome:
+async def graceful(scope: Scope, lock: Lock, arm: Arm) -> Outcome:
     book = Playbook(name="graceful", lossless=True, ladder=parse_ladder("stop_signal/1m"))
-    return await stop(scope, Wish(playbook=book, consent="refused"))
+    await arm()
+    outcome = await stop(scope, Wish(playbook=book, consent="refused"))
+    await lock.claim()  # it has given back the lock of this run
+    return outcome
 
 
 def test_a_restart_stops_by_one_int_and_comes_back(box: Bed) -> None:
