@@ -6,7 +6,7 @@ Everything that can fail fails before the running job is touched.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -130,7 +130,7 @@ class Bringing:
         hands = self._scope.place.hands
         if self._limit is not None:
             self._limit.reschedule(None)  # from here on it is minded there
-        return await launch_through(self._scope, plan, hands, self._lock, stop, needs.late)
+        return await launch_through(self._scope, plan, hands, stop, self._lock, needs.late)
 
     def _with_findings(self, lot: Lot, outcome: Outcome) -> Outcome:
         findings = tuple(dict.fromkeys((*self._findings, *lot.findings, *outcome.findings)))
@@ -141,8 +141,12 @@ class Bringing:
         if lot.now is None and (said := last_death(lot.ground.last, self._scope.clock.wall())):
             lot.finding(said)
 
-    async def _stop(self) -> Outcome:
-        return await stopped(self._scope, self._errand.stop, self._desk, self._lock)
+    async def _stop(self, lock: Lock, arm: Callable[[], Awaitable[None]]) -> Outcome:
+        lock.before = arm
+        try:
+            return await stopped(self._scope, self._errand.stop, self._desk, lock)
+        finally:
+            lock.before = None
 
     async def _planned(self, lot: Lot) -> Outcome:
         """What would be sent to what runs, where anything does."""

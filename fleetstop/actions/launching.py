@@ -6,7 +6,6 @@ What is staged and proved, and whether anything may be started at all, was settl
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import looks
-from fleetstop.actions.activating import Activation, Hands, Waits, unexpected
+from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.lock import Lock
@@ -27,9 +26,13 @@ from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.newborn import here
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
-from fleetstop.errors import CouldNotLook, LockTaken, Refused, RemoteFailed
+from fleetstop.errors import CouldNotLook, LockTaken, Refused
 
-Stop = Callable[[], Awaitable[Outcome]]
+Arm = Callable[[], Awaitable[None]]
+Stop = Callable[[Lock, Arm], Awaitable[Outcome]]
+"""Ends what runs by this lock, which is held already and stays held. `Arm` is to be awaited before
+anything goes out: from then on what waits in the container goes on without us. What it raises has
+to keep the signal in. It tells no end of the target itself."""
 _STOPPED = ("stopped", "not_running")
 _CANCEL_S = 5.0
 _GO_S = 180.0
@@ -49,19 +52,20 @@ class LaunchPlan(Struct, frozen=True):
 
 
 Late = Callable[[LaunchPlan], Awaitable[LaunchPlan]]
+"""What can be planned only once the old run has ended."""
 
 
 async def launch_through(
     scope: Scope,
     plan: LaunchPlan,
     hands: Hands,
-    lock: Lock,
     stop: Stop | None = None,
+    lock: Lock | None = None,
     late: Late | None = None,
 ) -> Outcome:
-    """`lock` is held by this run, and given back by who took it. `stop`: ends what runs, and tells
-    no end of the target itself; its outcome is the whole one where the job was not stopped. `late`:
-    what can be planned only then. Raises Interrupted, and nothing for what a job or host can do."""
+    """Its end is told by who asked for it. Where `stop` did not stop the job, its outcome is the
+    whole one. `lock`: used as it is and left held; None: one of its own. Raises nothing but
+    Interrupted."""
     launching = Launching(scope, plan, hands, lock)
     limit = launching.limit = asyncio.timeout(scope.left())
     try:
@@ -78,7 +82,7 @@ async def launch_through(
         facts = failed(exc)
         return launching.outcome(**{**facts, "reason": f"{exc.message}; {launching.left_as()}"})
     except asyncio.CancelledError as exc:
-        raise Interrupted(launching.interrupted()) from exc
+        raise Interrupted(launching.interrupted(getattr(exc, "outcome", None))) from exc
     except Exception as exc:
         return launching.outcome("fault", **scope.fault(exc))
     finally:
@@ -88,24 +92,27 @@ async def launch_through(
 class Launching:
     """One launch, with what is known so far, so that every way out can tell it."""
 
-    def __init__(self, scope: Scope, plan: LaunchPlan, hands: Hands, lock: Lock) -> None:
+    def __init__(
+        self, scope: Scope, plan: LaunchPlan, hands: Hands, lock: Lock | None = None
+    ) -> None:
         self.scope, self.plan = scope, plan
-        self.lock = lock
+        self._own_lock = lock is None
+        self.lock = lock or Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
         self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
+        self._stopping = False
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
         self._ending: GoingBack | None = None
 
     async def run(self, stop: Stop | None, late: Late | None = None) -> Outcome:
-        try:
-            waits = await self.activation.begin()
-        except RemoteFailed as exc:
-            waits = Waits(None, exc.message)
+        if not self.lock.claimed:
+            await self.lock.claim()
+        waits = await self.activation.begin()
         if waits.pid is None:
             reason = waits.problem or "nothing was told of why"
-            return self.outcome("deploy_failed", reason=f"{reason}; nothing was stopped or started")
+            return self.outcome("deploy_failed", reason=reason)
         back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
         async with self.activation.alive():
@@ -120,21 +127,15 @@ class Launching:
             return await self._started(state)
 
     async def _stop(self, stop: Stop) -> Outcome | None:
-        """None: what ran has ended. From `armed` on, just before the first signal, what waits goes
-        on if we do not."""
-        self.lock.before = self._arm
+        """None: what ran has ended. From `armed` on what waits goes on if we do not."""
+        self._stopping = True
         if self.limit is not None:
             self.limit.reschedule(None)  # a stop minds the same limit, and tells what it sent
-        try:
-            outcome = await stop()
-        except Interrupted as exc:
-            self._learn(exc.outcome)
-            raise
-        finally:
-            self.lock.before = None
+        outcome = await stop(self.lock, self._arm)
+        self._stopping = False
         if self.limit is not None and (left := self.scope.left()) is not None:
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
-        self._learn(outcome)
+        self._stopped_as(outcome)
         if outcome.result in _STOPPED and not outcome.interrupted:
             return None
         await self.activation.order("cancel")
@@ -142,14 +143,13 @@ class Launching:
         return outcome
 
     async def _arm(self) -> None:
-        if self.activation.ordered is None:
+        """Once: a signal is about to go out."""
+        if self.activation.heard != "armed":
             await self.activation.order("armed")
 
-    def _learn(self, outcome: Outcome) -> None:
-        self._facts = {
-            name: getattr(outcome, name)
-            for name in ("signals", "skipped", "checkpoint", "gpus", "above")
-        }
+    def _stopped_as(self, outcome: Outcome) -> None:
+        names = ("signals", "skipped", "checkpoint", "gpus", "above")
+        self._facts = {name: getattr(outcome, name) for name in names}
         self._findings += outcome.findings
 
     async def _started(self, state: ActivatorState | None) -> Outcome:
@@ -303,12 +303,12 @@ class Launching:
         at = state.step if state is not None else None
         if not self.activation.started:
             return "nothing was started"
-        if ordered == "armed":
+        if self._stopping and ordered == "armed":
             return (
-                "what waits in the container starts the job by itself once what runs has ended, "
-                "and leaves if it does not end"
+                "what waits in the container starts the job by itself if what runs ends, and "
+                "leaves if it does not"
             )
-        if ordered in (None, "cancel"):
+        if ordered in (None, "armed", "cancel"):
             return "nothing was started; what waits in the container leaves by itself"
         if ordered != self.activation.heard:
             return f"what waits in the container goes on if it has heard {ordered}, and else leaves"
@@ -318,24 +318,30 @@ class Launching:
             return f"what works in the container has come to {at}"
         return "what works in the container goes on by itself"
 
-    def interrupted(self) -> Outcome:
-        """What is left; what only waited for us is told to leave. Told by who asked for it."""
+    def interrupted(self, stopping: Outcome | None = None) -> Outcome:
+        """What is left; what only waits for us is told to leave by `let_go`. `stopping`: what the
+        stop was interrupted in, which has told so itself."""
+        if stopping is not None:
+            self._stopped_as(stopping)
         said = f"interrupted; {self.left_as()}; run the same command again: it goes on from there"
         sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self._signals]
-        self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
-        return self.outcome("refused", reason=said, interrupted=True)
+        if stopping is None:
+            self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
+            return self.outcome("refused", reason=said, interrupted=True)
+        known: dict[str, Any] = {"family": stopping.family, "verdict": stopping.verdict}
+        return self.outcome(stopping.result, reason=said, interrupted=True, **known)
 
     async def let_go(self) -> None:
-        """Removes what was only staged, lets what only waits leave; bounded, and never an error:
-        it leaves by itself too, and the next run removes the other."""
-        if self.activation.ordered is not None:
-            return
-        with contextlib.suppress(CouldNotLook, Refused, TimeoutError):
+        """Gives the lock back, and lets what only waits leave; bounded, and never an error."""
+        idle = self.activation.started and self.activation.ordered is None
+        try:
             async with asyncio.timeout(_CANCEL_S):
-                if self.activation.started:
+                if idle and self.activation.state is None:
                     await self.activation.order("cancel")
-                else:
-                    await self.activation.clean()
+                if self._own_lock:
+                    await self.lock.release(None)
+        except (CouldNotLook, Refused, TimeoutError) as exc:
+            self.scope.teller.finding(f"the lock could not be given back: {exc}")
 
 
 def _version(release: str | None, else_: str) -> str:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from fleetstop import events as e
-from fleetstop.actions.launching import LaunchPlan, launch_through
+from fleetstop.actions.launching import Arm, LaunchPlan, Stop, launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.stop import Interrupted, give_back
+from fleetstop.actions.stop import Interrupted
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.spec import LaunchSpec
-from fleetstop.core.report import Outcome, exit_code_of
+from fleetstop.core.report import Outcome, SignalRecord, exit_code_of
 from fleetstop.errors import ConnectionLost
 from tests.actions.stage import Stage, job, target
 from tests.fakes.fake_activator import BASE, Birth, LaunchHost
@@ -98,25 +98,9 @@ class Bringing(Stage):
         self.there = host
         place = ReconnectingPlace(self.world, "pve1", host.clock, self.scope.teller)
         self.scope = msgspec.structs.replace(self.scope, place=place)
-        self.held = Lock(place.host, self.run, self.scope.target.vmid, host.clock)
 
-    async def launch(
-        self, plan_: LaunchPlan | None = None, stop: Callable[[], Awaitable[Outcome]] | None = None
-    ) -> Outcome:
-        """As whoever holds the lock and tells the end asks for it."""
-        outcome = None
-        try:
-            await self.held.claim()
-            made = plan_ or plan()
-            outcome = await launch_through(self.scope, made, self.world.inside, self.held, stop)
-            return outcome
-        except Interrupted as exc:
-            outcome = exc.outcome
-            raise
-        finally:
-            if outcome is not None:
-                self.scope.teller.tell(e.TargetFinished, outcome=outcome)
-            await give_back(self.scope, self.held)
+    async def launch(self, plan_: LaunchPlan | None = None, stop: Stop | None = None) -> Outcome:
+        return await launch_through(self.scope, plan_ or plan(), self.world.inside, stop)
 
 
 def a_host(*births: Birth) -> LaunchHost:
@@ -351,12 +335,13 @@ def test_what_was_sent_is_told_though_the_going_back_is_cut_short() -> None:
         while not stage.of(e.SignalSent):
             await asyncio.sleep(0)
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(Interrupted) as caught:
             await task
+        ends.append(caught.value.outcome)
 
+    ends: list[Outcome] = []
     asyncio.run(cut())
-    [told] = stage.of(e.TargetFinished)
-    assert [each.signal for each in told.outcome.signals] == ["INT"]
+    assert [each.signal for each in ends[0].signals] == ["INT"]
     assert len(stage.of(e.Interrupted)[0].sent) == 1
     assert len(host.sends()) == 1
     for _ in range(600):
@@ -373,7 +358,7 @@ def test_what_cannot_be_prepared_touches_nothing() -> None:
     host.refuses = "no space left on device: /root/.train.py.fleetstop-run1"
     outcome, _ = run(host)
     assert (outcome.result, exit_code_of(outcome)) == ("deploy_failed", 7)
-    assert outcome.reason == f"{host.refuses}; nothing was stopped or started"
+    assert outcome.reason == host.refuses
     assert (host.orders, host.ledgers) == ([], {})
     assert not any("stage-run1" in path for path in host.files)
 
@@ -383,7 +368,7 @@ def test_where_the_interpreter_is_missing_the_secrets_do_not_stay() -> None:
     host.no_python = "sh: 1: /usr/bin/python3: not found"
     outcome, _ = run(host)
     assert (outcome.result, exit_code_of(outcome)) == ("deploy_failed", 7)
-    assert "(status 127): sh: 1: /usr/bin/python3: not found" in (outcome.reason or "")
+    assert (outcome.reason or "").endswith("(status 127): sh: 1: /usr/bin/python3: not found")
     assert not any("stage-run1" in path for path in host.files)
     full = a_host()
     full.unwritable = 20
@@ -415,10 +400,11 @@ def test_it_is_armed_before_the_stop_and_told_to_go_after_it() -> None:
     old = a_job(host)
     stage = Bringing(host)
 
-    async def stop() -> Outcome:
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        assert lock.claimed
         assert host.orders == []
-        await stage.held.arm()
-        await stage.held.arm()  # once is enough, however many signals there are
+        await arm()
+        await arm()
         assert host.orders == ["armed"]
         for _ in range(120):  # a slow save: all the while the activator hears us
             await host.clock.sleep(1.0)
@@ -440,17 +426,56 @@ def finished(result: Any) -> Outcome:
     return Outcome(target="ct200:train", host="pve1", vmid=200, job="train", result=result)
 
 
+def test_where_nothing_runs_any_more_nothing_is_armed() -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        return finished("not_running")
+
+    assert asyncio.run(stage.launch(plan(), stop)).result == "redeployed"
+    assert host.orders == ["go", "done"]
+
+
+def test_a_stop_that_is_interrupted_tells_what_it_sent_and_who_goes_on() -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+    sent = SignalRecord("INT", "trainers", (old.inner,), "heard", "2026-01-01T00:00:00Z")
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        await arm()
+        raise Interrupted(msgspec.structs.replace(finished("still_running"), signals=(sent,)))
+
+    async def cut() -> Outcome:
+        with pytest.raises(Interrupted) as caught:
+            await stage.launch(plan(gone=(Born(old.inner, old.start),)), stop)
+        return caught.value.outcome
+
+    told = asyncio.run(cut())
+    assert (told.result, told.signals, told.interrupted) == ("still_running", (sent,), True)
+    assert "starts the job by itself if what runs ends" in (told.reason or "")
+    assert stage.of(e.Interrupted) == []  # the stop has told that itself
+    # it heard INT, saves and leaves: nobody is there, and its GPUs do not idle
+    host.later(40.0, lambda: host.end(old))
+    for _ in range(1200):
+        host.clock.advance(0.1)
+        host.settle()
+    assert (host.state["step"], len(trainers(host))) == ("healthy", 1)
+
+
 def test_what_was_not_stopped_is_not_replaced() -> None:
     host = a_host()
     old = a_job(host)
     stage = Bringing(host)
 
-    async def stop() -> Outcome:
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        await arm()
         return finished("still_running")
 
     outcome = asyncio.run(stage.launch(plan(gone=(Born(old.inner, old.start),)), stop))
     assert (outcome.result, exit_code_of(outcome)) == ("still_running", 1)
-    assert host.orders == ["cancel"]  # nothing was sent: it was never armed
+    assert host.orders == ["armed", "cancel"]
     assert host.state["step"] == "cancelled"
     assert not any("stage-run1" in path for path in host.files)
     assert host.procs[old.pid] is old
@@ -462,13 +487,24 @@ def test_what_says_stopped_and_lives_is_not_replaced_either() -> None:
     old = a_job(host)
     stage = Bringing(host)
 
-    async def stop() -> Outcome:
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
         return finished("stopped")
 
     outcome = asyncio.run(stage.launch(plan(gone=(Born(old.inner, old.start),)), stop))
     assert outcome.result == "deploy_failed"
     assert outcome.reason == "what was to be gone lives"
     assert len(trainers(host)) == 1
+
+
+def test_another_run_that_is_at_work_is_named_and_nothing_begins() -> None:
+    host = a_host(born())
+    other = Bringing(host, run="run0")
+    asyncio.run(other.lock().claim())
+    outcome, _ = run(host)
+    assert (outcome.result, exit_code_of(outcome)) == ("refused", 5)
+    assert outcome.reason is not None
+    assert "run run0" in outcome.reason
+    assert host.activators == []
 
 
 # connections
@@ -539,7 +575,7 @@ def test_a_timeout_ends_the_watching_and_not_the_job() -> None:
 
     async def timed() -> Outcome:
         scope = msgspec.structs.replace(stage.scope, limit_s=0.0, until=host.clock.now())
-        return await launch_through(scope, plan(), stage.world.inside, stage.held)
+        return await launch_through(scope, plan(), stage.world.inside)
 
     outcome = asyncio.run(timed())
     assert outcome.result == "unreachable"
@@ -549,22 +585,21 @@ def test_a_timeout_ends_the_watching_and_not_the_job() -> None:
 # interruptions
 
 
-def interrupted_at(count: int, births: list[Birth]) -> tuple[LaunchHost, Bringing, bool]:
-    """Ctrl-C at the frame with this number; whether it came to that."""
+def interrupted_at(count: int, births: list[Birth]) -> tuple[LaunchHost, Bringing, Outcome | None]:
+    """Ctrl-C at the frame with this number; the outcome, where it came to that."""
     host = a_host(*births)
     stage = Bringing(host)
 
-    async def go() -> bool:
+    async def go() -> Outcome | None:
         task = asyncio.ensure_future(stage.launch())
         while not task.done() and len(host.frames) < count:
             await asyncio.sleep(0)
-        hit = not task.done()
         task.cancel()
         try:
             await task
-        except asyncio.CancelledError:
-            return hit
-        return False
+        except Interrupted as exc:
+            return exc.outcome
+        return None
 
     return host, stage, asyncio.run(go())
 
@@ -573,17 +608,14 @@ def interrupted_at(count: int, births: list[Birth]) -> tuple[LaunchHost, Bringin
 @pytest.mark.parametrize("bad", [False, True], ids=["good", "bad"])
 def test_an_interruption_anywhere_is_told_and_leaves_no_gap(count: int, bad: bool) -> None:
     births = [born(dies_after=2.0, exit_=1), born()] if bad else [born()]
-    host, stage, hit = interrupted_at(count, births)
-    if not hit:
+    host, stage, told = interrupted_at(count, births)
+    if told is None:
         assert stage.of(e.Interrupted) == []
         return
-    if not stage.of(e.TargetFinished):  # it did not even have the lock
-        assert (host.frames[0].verb, host.activators) == ("claim", [])
-        return
-    [told] = stage.of(e.TargetFinished)
-    assert told.outcome.interrupted
-    assert told.outcome.release is not None
-    assert "interrupted; " in (told.outcome.reason or "")
+    assert len(stage.of(e.Interrupted)) == 1
+    assert (told.interrupted, exit_code_of(told)) == (True, 130)
+    assert told.release is not None
+    assert "interrupted; " in (told.reason or "")
     assert host.sends() == []
     # nobody beats any more: the activator goes on or cleans up, and leaves
     for _ in range(1200):
@@ -598,7 +630,7 @@ def test_an_interruption_anywhere_is_told_and_leaves_no_gap(count: int, bad: boo
     assert len(trainers(host)) == (0 if step == "cancelled" else 1)
     assert host.activators[0].proc.pid not in host.procs
     if step == "cancelled":
-        reason = told.outcome.reason or ""
+        reason = told.reason or ""
         assert "nothing was started" in reason or "if it has heard go, and else leaves" in reason
 
 

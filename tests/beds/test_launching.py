@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ import fleetstop
 from fleetstop import Fleet, events
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
-from fleetstop.actions.launching import LaunchPlan, launch_through
+from fleetstop.actions.launching import Arm, LaunchPlan, launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.stop import Interrupted, give_back, stopped
+from fleetstop.actions.stop import Interrupted, stopped
 from fleetstop.actions.telling import Scope
 from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.launching.ended import Born
@@ -32,9 +33,13 @@ from fleetstop.core.report import Outcome
 from fleetstop.events import AnyEvent
 
 from .bed import Bed, until
+from .proxy import Proxy, Wrong
 
 HERE = Path(fleetstop.__file__).parent / "remote" / "scripts"
-pytestmark = pytest.mark.bed
+pytestmark = [
+    pytest.mark.bed,
+    pytest.mark.skipif(not (HERE / "activate.py").exists(), reason="no activator is here yet"),
+]
 SHIPPED = "activate course supervise swap trainer wary".split()
 BASE = "/root/.fleetstop/train"
 LOG = "/workspace/train.log"
@@ -49,7 +54,8 @@ class Bringing:
     def __init__(self, box: Bed, new: tuple[str, ...], old: tuple[str, ...] | None = None) -> None:
         self.box = box
         self.told: list[AnyEvent] = []
-        self.stop: Callable[[Scope, Lock], Awaitable[Outcome]] | None = None
+        self.inventory = box.lab.inventory
+        self.stop: Callable[[Scope, Lock, Arm], Awaitable[Outcome]] | None = None
         self.new, self.old = new, old
         self.more: dict[str, Any] = {}
         self.spec_more: dict[str, Any] = {}
@@ -72,29 +78,29 @@ class Bringing:
         return LaunchPlan(spec=ActivatorSpec(**spec), python="/usr/bin/python3", scripts=scripts,
                           expected=Expected(**expected), expected_old=old)  # fmt: skip
 
+    @property
+    def target(self) -> str:
+        return self.box.name
+
     async def go(self) -> Outcome:
-        async with Fleet.load(self.box.lab.inventory, emit=self.told.append) as fleet:
-            targets = fleet.select((self.box.name,))
+        async with Fleet.load(self.inventory, emit=self.told.append) as fleet:
+            targets = fleet.select((self.target,))
 
             async def action(scope: Scope) -> Outcome:
                 place = ReconnectingPlace(scope.place, "lab1", scope.clock, scope.teller)
                 scope = msgspec.structs.replace(scope, place=place)
                 how = self.stop
+                ending = None if how is None else partial(how, scope)
                 plan = self.plan(scope.run.id)
-                lock = Lock(place.host, scope.run, scope.target.vmid, scope.clock)
-                await lock.claim()
-                ending = None if how is None else (lambda: how(scope, lock))
                 try:
-                    outcome = await launch_through(scope, plan, place.hands, lock, ending)
+                    outcome = await launch_through(scope, plan, hands_of(place), ending)
                 except Interrupted as exc:
                     scope.teller.tell(events.TargetFinished, outcome=exc.outcome)
                     raise
-                finally:
-                    await give_back(scope, lock)
                 scope.teller.tell(events.TargetFinished, outcome=outcome)
                 return outcome
 
-            report = await fleet._run("launch", (self.box.name,), targets, action, False)
+            report = await fleet._run("launch", (self.target,), targets, action, False)
             return report.targets[0]
 
     def run(self) -> Outcome:
@@ -118,6 +124,10 @@ class Bringing:
             if words[0].endswith(b"python3") and b"train.py" in words:
                 found.append(pid)
         return found
+
+
+def hands_of(place: Any) -> Any:
+    return place.hands
 
 
 def script(box: Bed, text: str) -> tuple[str, ...]:
@@ -196,10 +206,9 @@ def test_a_newborn_that_saves_is_not_cut(box: Bed) -> None:
     bringing = Bringing(box, new, PLAIN)
     bringing.more = {"log_matches": "never says this"}
     outcome = bringing.run()
+    assert box.whole(box.checkpoints / "latest.pt")
     assert outcome.result == "rolled_back"
     assert [each.signal for each in outcome.signals] == ["INT"]
-    kept = box.checkpoints / "latest.pt"
-    assert box.whole(kept)
 
 
 def test_nothing_that_can_run_touches_nothing(box: Bed) -> None:
@@ -242,8 +251,9 @@ def test_a_client_that_is_killed_once_it_was_launched_leaves_it_running(box: Bed
     assert len(bringing.trainers()) == 1
 
 
-async def graceful(scope: Scope, lock: Lock) -> Outcome:
+async def graceful(scope: Scope, lock: Lock, arm: Arm) -> Outcome:
     book = Playbook(name="graceful", lossless=True, ladder=parse_ladder("stop_signal/1m"))
+    lock.before = arm
     return await stopped(scope, Wish(playbook=book, consent="refused"), Desk(), lock)
 
 
@@ -309,3 +319,69 @@ def test_ctrl_c_while_its_health_is_watched(box: Bed) -> None:
     assert "sees to its health by itself" in (ends[0].outcome.reason or "")
     until(lambda: bringing.state["step"] == "healthy", 60.0)
     assert len(bringing.trainers()) == 1
+
+
+@pytest.mark.parametrize("wrong", ["cut", "reset", "stall"])
+@pytest.mark.parametrize("point", [events.Armed, events.Launched])
+def test_a_connection_that_goes_wrong_is_made_again(
+    box: Bed, tmp_path: Path, wrong: Wrong, point: type[events.Event]
+) -> None:
+    """At the moment between the activator and the launch, and while its health is watched."""
+    proxy = Proxy(box.lab, wrong)
+    bringing = Bringing(box, PLAIN)
+    bringing.inventory = proxy.inventory(tmp_path)
+    proxy.when = lambda _: any(isinstance(each, point) for each in bringing.told)
+    try:
+        outcome = bringing.run()
+    finally:
+        proxy.close()
+    assert proxy.fired.is_set()
+    assert outcome.result == "running"
+    assert any(isinstance(each, events.Reconnected) for each in bringing.told)
+    assert len(bringing.trainers()) == 1
+    assert bringing.state["step"] == "healthy"
+
+
+def test_on_a_plain_host(box: Bed, tmp_path: Path) -> None:
+    """No container: what is started is the host's, and is found there."""
+    where = tmp_path / "code"
+    where.mkdir()
+    name = f"train_{box.vmid}.py"
+    (where / name).write_text("import time\nprint('step 1', flush=True)\ntime.sleep(600)\n")
+    lines = box.lab.inventory.read_text().split("containers:")[0].rstrip()
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        f"{lines}\n    jobs:\n      train:\n        match: {{script: {name}}}\n"
+        f"        stop_signal: INT\n"
+    )
+    bringing = OnHost(box, ("python3", "-u", name))
+    bringing.inventory, bringing.where = fleet, where
+    outcome = bringing.run()
+    assert outcome.result == "running"
+    [trainer] = [each for each in outcome.family if each.role == "trainer"]
+    assert trainer.pid == trainer.host_pid
+    os.kill(trainer.pid, signal.SIGINT)
+    until(lambda: not Path(f"/proc/{trainer.pid}").exists())
+
+
+class OnHost(Bringing):
+    """The same on the host itself, below a directory of the test's own."""
+
+    where = Path("/nowhere")
+
+    @property
+    def target(self) -> str:
+        return "lab1:train"
+
+    def plan(self, run: str) -> LaunchPlan:
+        told = super().plan(run)
+        base = f"{self.where}/.fleetstop/train"
+        assert told.spec.launch is not None
+        launch = msgspec.structs.replace(
+            told.spec.launch, cwd=str(self.where), log=f"{self.where}/train.log",
+            status=f"{base}/status/{run}-new.json",
+        )  # fmt: skip
+        spec = msgspec.structs.replace(
+            told.spec, base=base, dest=str(self.where), launch=launch, log=f"{self.where}/train.log"
+        )
+        return msgspec.structs.replace(told, spec=spec)

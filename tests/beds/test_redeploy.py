@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -90,9 +87,7 @@ def test_polite_saves_and_the_new_one_runs(box: Bed, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["BROKEN", "NEWER"])
-def test_what_does_not_compile_there_touches_nothing(
-    box: Bed, tmp_path: Path, text: str
-) -> None:
+def test_what_does_not_compile_there_touches_nothing(box: Bed, tmp_path: Path, text: str) -> None:
     job, inventory = box.start(), with_job(box, tmp_path, JOB)
     code = Code(box)
     where = versions.sources(tmp_path / "src", getattr(versions, text))
