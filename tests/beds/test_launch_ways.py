@@ -18,7 +18,7 @@ import pytest
 
 import fleetstop
 from fleetstop.core.inventory import Job, Launch, Launcher, Match
-from fleetstop.core.launching.launchers import command, words
+from fleetstop.core.launching.launchers import prefix, words
 from fleetstop.core.launching.shell_spec import shell_spec
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.lab.systemd import SYSTEMD
@@ -75,10 +75,10 @@ class Launched:
     def launch(self, *argv: str) -> None:
         self.runs += 1
         spec = self.spec(argv)
-        file = f"{BASE}/launch-{self.runs}.json"
+        file = f"{BASE}/launch $HOME {self.runs};"
         stop = f"fleetstop stop {self.box.name}:train"
         self.there(file).write_text(json.dumps(words(self.job, spec, stop)))
-        self.ask(*command(self.job, "/usr/bin/python3", BASE, file))
+        self.ask(*prefix(self.job), "/usr/bin/python3", "-I", f"{BASE}/supervise.py", file)
 
     def spec(self, argv: tuple[str, ...]) -> LaunchSpec:
         return LaunchSpec(

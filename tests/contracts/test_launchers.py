@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fleetstop.core.inventory import Job, Launch, Launcher, Match
-from fleetstop.core.launching.launchers import command
+from fleetstop.core.launching.launchers import prefix
 from tests.contracts.test_supervise import RAISES, SAVES, SCRIPT, Run, alive, until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -31,7 +31,7 @@ class InTmux(Run):
         self.base.mkdir(parents=True)
         for script in (SCRIPT, SCRIPT.with_name("stay.py")):
             shutil.copy(script, self.base)
-        self.file = self.base / "launch.json"
+        self.file = self.base / "launch $HOME;"
         self.spec |= {"output": "pane", "stop": "fleetstop stop ct200:train"}
         self.env = {**os.environ, "TMUX_TMPDIR": str(sockets)}
         self.shell = shell
@@ -40,7 +40,7 @@ class InTmux(Run):
         self.file.write_text(json.dumps(self.spec | spec))
         launcher = Launcher("tmux", name)
         job = Job("train", Match(script="a"), launch=Launch(("a",), launcher=launcher))
-        words = command(job, python, str(self.base), str(self.file))
+        words = [*prefix(job), python, "-I", f"{self.base}/supervise.py", str(self.file)]
         done = subprocess.run(
             [*self.shell, *words[1:]], env=self.env, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=90, check=False,

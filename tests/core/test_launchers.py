@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from fleetstop.core.inventory import Job, Launch, Launcher, Match
 from fleetstop.core.launching.launchers import (
     carrier,
-    command,
     in_the_way,
     not_found_again,
+    prefix,
     question,
     words,
 )
 from tests.core.test_launch_spec import SPEC
-
-BASE = "/root/.fleetstop/train"
-FILE = f"{BASE}/stage-7f3a/launch.json"
 
 
 def job(
@@ -32,9 +30,8 @@ def job(
 
 
 def test_by_itself_nothing_carries_it() -> None:
-    plain = ("python3", "-I", f"{BASE}/supervise.py", FILE)
     for one in (job(), Job("train", Match(script="train.py"))):
-        assert command(one, "python3", BASE, FILE) == plain
+        assert prefix(one) == ()
         assert (carrier(one), question(one), words(one, SPEC)) == (None, None, SPEC.words())
         assert in_the_way(one, "", frozenset()) is None
 
@@ -53,33 +50,32 @@ def test_by_itself_nothing_carries_it() -> None:
 )
 def test_its_name(one: Job, name: str) -> None:
     assert carrier(one) == name
-    assert command(one, "python3", BASE, FILE)[3:5] == ("fleetstop", name)
+    assert prefix(one)[3:5] == ("fleetstop", name)
 
 
 @pytest.mark.parametrize("kind", ["tmux", "systemd"])
 def test_in_a_pane_or_a_unit_somebody_stays(kind: Literal["tmux", "systemd"]) -> None:
-    said = command(job(kind, stop_signal="INT"), "/o d/python", "/a$b;", "/a$b;/s;")
+    said = prefix(job(kind, stop_signal="INT"))
     assert said[:2] == ("sh", "-c")
-    assert said[3:7] == ("fleetstop", "fleetstop-train", "INT", "/a$b;/s;")
-    dollar, end = ("$", "\\;") if kind == "tmux" else ("$$", ";")
-    inner = ("/o d/python", "-I", f"/a{dollar}b;/stay.py", f"/a{dollar}b;/s{end}")
-    assert said[7:] == inner
+    assert said[3:] == ("fleetstop", "fleetstop-train", "INT")
+    assert "stay.py" in said[2]
+    assert "TRIES" not in said[2]
     assert "KillMode=mixed" not in said[2]  # see the module: KILL for the trainer
+    assert words(job(kind, stop_signal="INT"), SPEC)["prefix"] == list(said)
 
 
 def test_a_signal_is_handed_on_only_where_it_is_known_to_make_it_save() -> None:
     assert words(job("systemd", stop_signal="USR1"), SPEC)["hand_on"] == "USR1"
     assert words(job("systemd"), SPEC)["hand_on"] is None
-    assert command(job("systemd"), "p", BASE, FILE)[5] == "TERM"
+    assert prefix(job("systemd"))[5] == "TERM"
     # whoever types Ctrl-C into the pane may have meant something else
     assert words(job("tmux", stop_signal="INT"), SPEC)["hand_on"] is None
 
 
 def test_a_pane_shows_the_log_where_there_is_one() -> None:
     logged = {**SPEC.words(), "log": "/workspace/train.log"}
-    from msgspec.structs import replace
-
     told = words(job("tmux"), replace(SPEC, log="/workspace/train.log"), "fleetstop stop ct200")
+    assert told.pop("prefix")
     extra = {"output": "pane", "hand_on": None, "stop": "fleetstop stop ct200"}
     assert told == {**logged, **extra}
     assert words(job("tmux"), SPEC)["output"] == "log"

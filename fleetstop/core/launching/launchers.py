@@ -1,8 +1,8 @@
 """What carries a trainer that we launch: nothing, a tmux session, a systemd unit. Runs nothing.
 
-The command that starts a trainer is `command(…)`, whatever carries it, and it prints one line:
-`started PID START`, status 0, or `failed SENTENCE`, status 1. supervise.py prints that line itself;
-in a pane or a unit stay.py puts it into SPEC.report, for which the shell text here waits.
+`PYTHON -I BASE/supervise.py SPEC` starts a trainer and prints one line: `started PID START`, status
+0, or `failed SENTENCE`, status 1. With `prefix(…)` in front it is carried, and the same is true: in
+a pane or a unit stay.py puts that line into SPEC.report, for which the shell text here waits.
 
 Measured on systemd 252, tmux 3.3a. With KillMode=mixed the end of a unit's main process, whatever
 ended it, is KILL for all that is left in the unit (systemd.kill(5)), the trainer; so KillMode is
@@ -22,10 +22,18 @@ _HEARD_TRIES = 300
 
 _COMMON = r"""
 set -f
-name=$1 signal=$2 spec=$3 report=$3.report
-shift 3
+name=$1 signal=$2 python=$3 base=${5%/*} spec=$6 report=$6.report
 cd / && rm -f -- "$report" "$report.new"
 failed() { printf failed; printf ' %s' $*; echo; exit 1; }
+doubled() { # WORD -> $text: $$ for each $
+  text= rest=$1
+  while :; do
+    case $rest in
+    *\$*) text=$text${rest%%\$*}\$\$ rest=${rest#*\$} ;;
+    *) text=$text$rest && return ;;
+    esac
+  done
+}
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
 wait_until_free() {
   tries=0
@@ -47,6 +55,12 @@ lives() {
   esac
 }
 wait_until_free || failed "the tmux session $name has a living pane (tmux attach -t $name)"
+set -- "$python" -I "$base/stay.py" "$spec"
+for each; do # a ; at the end of a word would begin its next command
+  case $each in *\;) each=${each%?}\\\; ;; esac
+  shift
+  set -- "$@" "$each"
+done
 if tmux has-session -t "=$name" 2>/dev/null; then
   set -- respawn-window -k -t "=$name:" -- "$@"
 else
@@ -67,6 +81,12 @@ lives() {
 }
 wait_until_free || failed "the unit $name.service is not free: $state"
 systemctl reset-failed "$name.service" 2>/dev/null
+doubled "$python" # it would put variables into the words
+set -- "$text" -I
+doubled "$base/stay.py"
+set -- "$@" "$text"
+doubled "$spec"
+set -- "$@" "$text"
 version=$(systemctl --version 2>/dev/null)
 version=${version#systemd }
 version=${version%%[!0-9]*}
@@ -113,34 +133,30 @@ def carrier(job: Job) -> str | None:
     return launcher.session or own or made
 
 
-def command(job: Job, python: str, base: str, spec: str) -> tuple[str, ...]:
-    """What starts a trainer. `base`: where the scripts lie in the container; `spec`: the file
-    that holds `words(…)`."""
+def prefix(job: Job) -> tuple[str, ...]:
+    """The words in front of `PYTHON -I BASE/supervise.py SPEC`; none where nothing carries it. In a
+    pane or a unit stay.py, which has to lie beside supervise.py, is run instead."""
     name = carrier(job)
     if name is None:
-        return (python, "-I", f"{base}/supervise.py", spec)
-    kind = launcher_of(job).kind
-    text = _COMMON + (_TMUX if kind == "tmux" else _SYSTEMD) + _WAIT
+        return ()
+    text = _COMMON + (_TMUX if launcher_of(job).kind == "tmux" else _SYSTEMD) + _WAIT
     for word, number in (("FREE_TRIES", _FREE_TRIES), ("HEARD_TRIES", _HEARD_TRIES)):
         text = text.replace(word, str(number))
-    inner = [python, "-I", f"{base}/stay.py", spec]
-    if kind == "systemd":  # it puts variables into the words; $$ is one $
-        inner = [each.replace("$", "$$") for each in inner]
-    if kind == "tmux":  # a ; at the end begins its next command
-        inner = [each[:-1] + "\\;" if each.endswith(";") else each for each in inner]
     # where it is not known what makes the job save, TERM is sent, and is not handed on
-    return ("sh", "-c", text, "fleetstop", name, job.stop_signal or "TERM", spec, *inner)
+    return ("sh", "-c", text, "fleetstop", name, job.stop_signal or "TERM")
 
 
 def words(job: Job, spec: LaunchSpec, stop: str | None = None) -> dict[str, Any]:
-    """The spec as the scripts read it. `stop`: the command that ends the job gently, for who
-    types Ctrl-C into its pane."""
+    """The spec as the scripts read it, `prefix` with it for who runs the command. `stop`: the
+    command that ends the job gently, for who types Ctrl-C into its pane."""
     told = spec.words()
-    if launcher_of(job).kind == "tmux":
-        told |= {"output": "log" if spec.log is None else "pane", "hand_on": None, "stop": stop}
-    if launcher_of(job).kind == "systemd":
-        told |= {"output": "log", "hand_on": job.stop_signal, "stop": stop}
-    return told
+    kind = launcher_of(job).kind
+    if kind == "setsid":
+        return told
+    output = "pane" if kind == "tmux" and spec.log is not None else "log"
+    hand_on = job.stop_signal if kind == "systemd" else None
+    told |= {"output": output, "hand_on": hand_on, "stop": stop}
+    return {**told, "prefix": list(prefix(job))}
 
 
 def question(job: Job) -> tuple[str, ...] | None:
