@@ -7,6 +7,7 @@ in band: the exit codes of ssh, pct and the command collide.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import secrets
 import time
@@ -25,6 +26,7 @@ from fleetstop.remote.ssh_channel import Channel
 OUT_MOST = 1024 * 1024
 _PIECE = 128 * 1024
 _NOISE_MOST = 64 * 1024
+_LAST_WORDS_S = 1.0
 # $s is the shell's own line of /proc/self/stat: the redirection is its own, nothing is forked.
 # The words come encoded, since pct passes ASCII only (pve-common JSONSchema.pm, decode locale).
 _TELLING = (
@@ -143,6 +145,9 @@ class Stream:
             await self._more(OUT_MOST)
             self._moved()
         out, status = bytes(self._buffer[: found.start()]), int(found[1])
+        with contextlib.suppress(TimeoutError):
+            # its last words come by another pipe, and may be later than this
+            await asyncio.wait_for(self._channel.wait_closed(), _LAST_WORDS_S)
         return Carried(status=status, out=out, err=self._channel.stderr)
 
     async def _more(self, most: int) -> None:

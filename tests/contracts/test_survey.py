@@ -20,7 +20,7 @@ import fleetstop
 from fleetstop.core.releases.survey import Proof, Survey, answer
 
 SCRIPT = (Path(fleetstop.__file__).parent / "remote/scripts/survey.py").read_text()
-PYENV = Path("/root/.pyenv/versions")
+PYENV = Path.home() / ".pyenv/versions"
 
 
 def interpreters() -> list[str]:
