@@ -128,6 +128,33 @@ detail() {
   grep -sHazE '^(RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|PWD|FLEETSTOP_MARK|TORCH_ELASTIC_SHUTDOWN_TIMEOUT)=' $envs; [ $? -le 2 ]
 }
 
+# origin PID... : how each was started. Lines: stat, status, limits, the maps of its ids, the flags
+# of fds 0-2, and the size of its environ (`N PATH`; what is not ended by NUL was cut). Then NUL
+# records: link path, text, type of what it leads to; then argv and environ, byte for byte.
+# deep:PID as for detail. /proc/self/ns/user is ours: where it is another, ids are to be mapped.
+origin() {
+  [ $# -gt 0 ] || return 0
+  lines=; links=; words=; envs=
+  for p; do
+    t=/proc/$p
+    case $p in
+      deep:*)
+        p=${p#deep:}; t=/proc/$p
+        for t in /proc/"$p"/task/[0-9]*; do [ "${t##*/}" = "$p" ] || break; done ;;
+    esac
+    number "$p" || [ "$p" = 1 ] || return 2
+    lines="$lines $t/stat $t/status $t/limits /proc/$p/uid_map /proc/$p/gid_map"
+    lines="$lines $t/fdinfo/0 $t/fdinfo/1 $t/fdinfo/2"
+    links="$links $t/cwd $t/exe $t/fd/0 $t/fd/1 $t/fd/2 $t/ns/user"
+    words="$words $t/cmdline $t/environ"; envs="$envs $t/environ"
+  done
+  grep -sHa '' $lines; [ $? -le 2 ] || return 9
+  wc -c $envs 2>/dev/null
+  printf '\n\0'
+  find /proc/self/ns/user $links -maxdepth 0 -type l -printf '%p\0%l\0%Y\0' 2>/dev/null
+  grep -sHaz '' $words; [ $? -le 2 ]
+}
+
 # watch MS[/EVERY_MS] PID:START... : answers at once when one is no longer the same or dead, else after MS
 # Once a second each is read in full; in between one that has its stdout open is alive (whoever
 # exits closes it first; the link is not followed, it may lead to a network that hangs).
@@ -452,6 +479,23 @@ bounded() {
   done
   cat "$t/o"; rm -rf "$t"
 }
+# user NAME|UID : its line of passwd(5), then all its groups. 40: there is none; 32: a directory
+# service does not answer
+person() {
+  if command -v getent >/dev/null 2>&1; then l=$(getent passwd "$1")
+  else
+    while IFS= read -r l; do case $l in "$1":*|*:*:"$1":*:*:*:*) break ;; esac; l=; done </etc/passwd
+  fi
+  [ -z "$l" ] || { printf '%s\n' "$l"; id -G "${l%%:*}"; }
+}
+user() {
+  decode "$1"
+  case $text in ''|-*|*[!A-Za-z0-9_.@+-]*) return 2 ;; esac
+  said=$(bounded 5000 person "$text") || return
+  [ -n "$said" ] || return 40
+  printf '%s\n' "$said"
+}
+
 # source PATTERN... : NUL, path, newline and head of each plain file they name; a FIFO would hang
 heads() {
   for f; do [ -f "$f" ] && [ -r "$f" ] && { printf '\0%s\n' "$f"; head -c 16384 -- "$f"; }; done
@@ -646,7 +690,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit)
+    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;

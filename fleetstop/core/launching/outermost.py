@@ -1,0 +1,56 @@
+"""Which process a job is started by, and where its output goes; asks nothing, starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fleetstop.core.above.supervisors import Above
+from fleetstop.core.kin.family import Family
+from fleetstop.core.kin.lineage import pipe_partner
+from fleetstop.core.kin.matching import base
+from fleetstop.core.launching.origin import GONE
+from fleetstop.core.process import Process, ProcessTree
+
+# what stands above and has the job in its keeping, whether or not it restarts it
+_OWNERS = ("systemd", "supervisord", "cron", "docker", "ray")
+
+
+def outermost(tree: ProcessTree, family: Family) -> Process | None:
+    """The one to be started anew: the farthest wrapper or launcher of the family, else the trainer
+    itself. `timeout` and its like are wrappers: what they do is part of how it was started.
+
+    None where there is not one: several trees, or none is left.
+    """
+    ids = family.ids
+    tops = {}
+    for kin in family.trainers:
+        here = tree.get(kin.id)
+        if here is None:
+            return None
+        for above in tree.above(here.id.pid):
+            if above.id not in ids:
+                break
+            here = above
+        tops[here.id] = here
+    return next(iter(tops.values())) if len(tops) == 1 else None
+
+
+def tee_log(tree: ProcessTree, family: Family) -> str | None:
+    """The file of the `tee` that a member's output is piped through (`run.sh | tee log`)."""
+    members = [each for kin in family.members if (each := tree.get(kin.id)) is not None]
+    beside = {kid.id: kid for each in members for kid in tree.children(each.ppid)}
+    beside |= {kid.id: kid for each in members for kid in tree.children(each.id.pid)}
+    for each in beside.values():
+        argv = each.argv or ()
+        if not argv or base(argv[0]) != "tee" or not pipe_partner(each, members):
+            continue
+        for file in (each.detail.files if each.detail else None) or ():
+            if (file.writable_file or file.appended_file) and not file.target.endswith(GONE):
+                return file.target
+    return None
+
+
+def owners(above: Iterable[Above]) -> tuple[Above, ...]:
+    """What stands above the job and would start it by itself: such a job is its owner's to
+    relaunch."""
+    return tuple(each for each in above if each.kind in _OWNERS or each.restarts)

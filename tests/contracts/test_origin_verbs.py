@@ -1,0 +1,190 @@
+"""The verbs that tell how a process was started, and who a user is, in each shell."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleetstop.core.launching.origin import Origin, parse_origins
+from tests.fakes.local_channel import SHELLS, LocalShell, is_installed
+
+from .test_boot_verbs import ask, play
+
+_WAITS = "print(flush=True); import time; time.sleep(60)"
+
+
+@pytest.fixture(params=sorted(SHELLS))
+def kind(request: pytest.FixtureRequest) -> str:
+    if not is_installed(request.param):
+        pytest.skip(f"{request.param} is not installed")
+    return str(request.param)
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for each in started:
+        each.kill()
+        each.wait()
+        if each.stdout is not None:
+            each.stdout.close()
+
+
+def origin_of(kind: str, pid: int, word: str | None = None) -> Origin:
+    found: dict[int, Origin] = {}
+
+    async def story(local: LocalShell) -> None:
+        answer = await ask(local, "origin", word or str(pid))
+        assert answer.status == 0
+        found.update(parse_origins(answer.data))
+        # the shell splits and globs words as before
+        assert (await ask(local, "look", "pids", str(os.getpid()))).status == 0
+
+    play(kind, story)
+    return found[pid]
+
+
+def test_how_a_process_was_started(
+    kind: str, tmp_path: Path, jobs: list[subprocess.Popen[bytes]]
+) -> None:
+    log = tmp_path / "a log;$(touch x)\nsecond line.txt"
+    place = tmp_path / "work *"
+    place.mkdir()
+    text = (
+        "import os, resource, sys, time\n"
+        "os.umask(0o027); os.nice(3); os.setgroups([4, 44]); os.setregid(12, 12)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (512, 600)); os.setreuid(34, 34)\n"
+        "os.write(2, b'up'); time.sleep(60)"
+    )
+    env = {"PATH": "/usr/bin:/bin", "ODD": "a\nb = 'c' \\0040", "EMPTY": "", "RAW": "\udcff"}
+    read, write = os.pipe()
+    argv = ["/usr/bin/python3", "-S", "-c", text, "", "*"]
+    with log.open("ab") as file:
+        job = subprocess.Popen(argv, cwd=place, env=env, stdout=file, stderr=write)
+    jobs.append(job)
+    os.close(write)
+    assert os.read(read, 2) == b"up"
+    os.close(read)
+    found = origin_of(kind, job.pid)
+    assert found.argv == tuple(argv)
+    assert found.env == env
+    assert (found.cwd, found.log) == (str(place), str(log))
+    assert (found.exe or "").startswith("/usr/bin/python3")
+    assert (found.uid, found.gid, found.groups) == (34, 12, (4, 44))
+    assert (found.umask, found.nice) == (0o027, os.nice(0) + 3)
+    assert found.limits["NOFILE"] == (512, 600)
+    assert len(found.limits) == 16
+    assert found.streams[2].target.startswith("pipe:")
+    assert found.streams[1].flags is not None
+    assert found.unseen == ()
+
+
+def test_what_was_deleted_under_it(
+    kind: str, tmp_path: Path, jobs: list[subprocess.Popen[bytes]]
+) -> None:
+    place, log = tmp_path / "gone", tmp_path / "log"
+    place.mkdir()
+    with log.open("ab") as file:
+        job = subprocess.Popen(
+            [sys.executable, "-S", "-c", "import os, time; os.rmdir(os.getcwd()); " + _WAITS],
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=file,
+        )
+    jobs.append(job)
+    assert job.stdout is not None
+    assert job.stdout.readline()
+    log.unlink()
+    found = origin_of(kind, job.pid)
+    assert (found.cwd, found.log) == (str(place), None)
+    assert set(found.unseen) == {
+        f"its output goes to {log}, which has been deleted",
+        f"its working directory, {place}, has been deleted or replaced since",
+    }
+
+
+def test_a_dead_leader_tells_through_a_living_thread(
+    kind: str, jobs: list[subprocess.Popen[bytes]]
+) -> None:
+    text = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "print(flush=True); ctypes.CDLL(None).syscall(60, 0)"
+    )
+    job = subprocess.Popen([sys.executable, "-c", text, "word"], stdout=subprocess.PIPE)
+    jobs.append(job)
+    assert job.stdout is not None
+    assert job.stdout.readline()
+    for _ in range(500):
+        if " Z " in Path(f"/proc/{job.pid}/stat").read_text():
+            break
+    found = origin_of(kind, job.pid, f"deep:{job.pid}")
+    assert found.argv[-1] == "word"
+    assert found.cwd == os.getcwd()
+    assert found.env is not None
+    assert found.env["PATH"] == os.environ["PATH"]
+    assert found.umask is not None
+
+
+def test_one_that_is_gone_is_not_there_and_words_are_numbers(kind: str) -> None:
+    async def story(local: LocalShell) -> None:
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        answer = await ask(local, "origin", str(gone.pid), str(os.getpid()))
+        assert answer.status == 0
+        assert set(parse_origins(answer.data)) == {os.getpid()}
+        assert (await ask(local, "origin", "../self")).status == 2
+        assert (await ask(local, "origin")).status == 0
+
+    play(kind, story)
+
+
+def test_it_runs_four_programs_however_many_are_asked_for(
+    kind: str, tmp_path: Path, jobs: list[subprocess.Popen[bytes]]
+) -> None:
+    for name in ("grep", "find", "wc", "cat", "sed", "tail", "head"):
+        tool = tmp_path / name
+        tool.write_text(f'#!/bin/sh\necho {name} >>{tmp_path}/ran\nexec /usr/bin/{name} "$@"\n')
+        tool.chmod(0o755)
+    for _ in range(20):
+        jobs.append(subprocess.Popen(["sleep", "60"]))
+
+    async def story(local: LocalShell) -> None:
+        answer = await ask(local, "origin", *(str(each.pid) for each in jobs))
+        assert len(parse_origins(answer.data)) == 20
+
+    play(kind, story, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    ran = (tmp_path / "ran").read_text().split() if (tmp_path / "ran").exists() else []
+    # busybox runs its own applets first
+    assert sorted(ran) == sorted(["grep", "find", "grep", "wc"]) or kind == "busybox"
+
+
+@pytest.mark.parametrize("getent", [True, False])
+def test_who_a_user_is(kind: str, getent: bool, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "id", "head", "sleep", "mktemp", "cat", "rm", "getconf", "printf"):
+        (tools / name).symlink_to(f"/usr/bin/{name}")
+    if getent:
+        (tools / "getent").symlink_to("/usr/bin/getent")
+    (tools / kind).symlink_to(f"/usr/bin/{kind}")
+
+    async def story(local: LocalShell) -> None:
+        want = pwd.getpwnam("backup")
+        line = f"backup:x:{want.pw_uid}:{want.pw_gid}:backup:{want.pw_dir}:{want.pw_shell}\n"
+        line += f"{want.pw_gid}\n"
+        for word in ("backup", str(want.pw_uid)):
+            answer = await ask(local, "user", word)
+            assert (answer.status, answer.data.decode()) == (0, line)
+        assert (await ask(local, "user", "nobody-of-that-name")).status == 40
+        for bad in ("-x", "a b", "a:b", "*", "$(id)"):
+            assert (await ask(local, "user", bad)).status == 2
+
+    play(kind, story, env={"PATH": str(tools)})
