@@ -26,15 +26,23 @@ def load_inventory(
     `path` and the variable name a file or a directory, and must exist. Without any inventory it
     is empty: ad-hoc addresses need none. Raises BadConfig.
     """
+    files = inventory_files(path, env, cwd, user_dir)
+    return _read_files(files, cwd) if files else Inventory()
+
+
+def inventory_files(
+    path: Path | None, env: Mapping[str, str], cwd: Path, user_dir: Path
+) -> tuple[Path, ...]:
+    """The files of the inventory that `load_inventory` reads; none where there is none."""
     if path is not None:
-        return _read_files(_named_files(path, cwd, "--inventory"), cwd)
+        return tuple(_named_files(path, cwd, "--inventory"))
     if env.get(INVENTORY_VARIABLE):
         named = Path(env[INVENTORY_VARIABLE])
-        return _read_files(_named_files(named, cwd, f"${INVENTORY_VARIABLE}"), cwd)
+        return tuple(_named_files(named, cwd, f"${INVENTORY_VARIABLE}"))
     for directory in (cwd / "inventory", user_dir):
         if files := _fleet_files(directory):
-            return _read_files(files, cwd)
-    return Inventory()
+            return tuple(files)
+    return ()
 
 
 def _named_files(path: Path, cwd: Path, by: str) -> list[Path]:
@@ -81,12 +89,15 @@ def expanded(path: Path, by: str) -> Path:
 
 
 def _read_files(files: Sequence[Path], cwd: Path) -> Inventory:
-    roots = [read_file(path, cwd) for path in files]
+    return read_roots([read_file(path, cwd) for path in files], cwd)
+
+
+def read_roots(roots: Sequence[Spot], cwd: Path) -> Inventory:
     return read_inventory(roots, lambda spot: (cwd / spot.file).parent)
 
 
 def read_file(path: Path, cwd: Path) -> Spot:
-    file = _relative(cwd, path)
+    file = relative(cwd, path)
     try:
         if path.is_fifo() and not path.is_relative_to("/dev"):  # /dev/fd: what a shell substitutes
             raise BadConfig(f"{plain(file)}: is a pipe, no file")
@@ -99,6 +110,11 @@ def read_file(path: Path, cwd: Path) -> Spot:
         raise BadConfig(f"{plain(file)}: {reason}") from error
     if len(content) > _LARGEST:
         raise BadConfig(f"{plain(file)}: larger than {_LARGEST // 1024**2} MiB")
+    return read_bytes(content, file)
+
+
+def read_bytes(content: bytes, file: str) -> Spot:
+    """`file` is how messages name it."""
     try:
         return read_yaml(content.decode("utf-8-sig"), file)
     except UnicodeDecodeError as error:
@@ -106,9 +122,9 @@ def read_file(path: Path, cwd: Path) -> Spot:
         raise BadConfig(f"{plain(file)}:{line}: not UTF-8 text") from error
 
 
-def _relative(cwd: Path, path: Path) -> str:
+def relative(cwd: Path, path: Path) -> str:
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
 def seen_from(cwd: Path, path: Path) -> str:
-    return plain(_relative(cwd, path))
+    return plain(relative(cwd, path))

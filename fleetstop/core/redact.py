@@ -228,6 +228,20 @@ def command(argv: Sequence[str], limit: int | None = None) -> str:
     return text(" ".join(_quoted(word) for word in words), limit)
 
 
+def secret(name: str, value: str) -> bool:
+    """Whether a variable of this name with this value holds a secret."""
+    pair = f"{name}={value}"
+    # GOOGLE_APPLICATION_CREDENTIALS=/root/key.json names a file, which is none itself
+    if re.fullmatch(r"/[\w./\-]+", value) and re.search(r"CREDENTIALS|FILE|PATH|DIR", name):
+        return False
+    return bool(value) and (_SECRET_PAIR.fullmatch(pair) is not None or scrub(pair) != pair)
+
+
+def holds_secret(argv: Sequence[str]) -> bool:
+    """Whether these words hold one, so that what is shown of them cannot be run."""
+    return MASK in command(argv) and not any(MASK in word for word in argv)
+
+
 def brief(argv: Sequence[str]) -> str:
     """The same within a sentence: a shell's `-c` text may be a whole program."""
     return command(argv, 100)

@@ -82,7 +82,7 @@ def records_the_end(process: Process) -> bool:
     return ours and "-I" in argv[1 : -len(ran.words) - 1]
 
 
-def _script_of(process: Process) -> str | None:
+def script_of(process: Process) -> str | None:
     """The script a process executes: by Python's grammar, or run directly by its `#!` line.
 
     execve(2) keeps the script's own name as comm when the kernel follows `#!`, and puts the
@@ -117,7 +117,7 @@ def matches(match: Match, process: Process, *, listed: frozenset[int] = frozense
     if process.kernel_thread or process.zombie or records_the_end(process):
         return False
     if match.script is not None:
-        script, seen = _script_of(process), process.detail
+        script, seen = script_of(process), process.detail
         # where it was started tells where a relative path led, though it has moved since
         places = {seen.cwd, seen.started_in} if seen else {None}
         return script is not None and any(_same_script(match.script, script, p) for p in places)

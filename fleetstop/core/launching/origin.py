@@ -236,9 +236,7 @@ def _log(streams: Mapping[int, Stream], unseen: list[str]) -> str | None:
     return None
 
 
-def _ids(
-    seen: _Seen, head: _Seen | None, ours: bytes | None, unseen: list[str]
-) -> dict[str, Any]:
+def _ids(seen: _Seen, head: _Seen | None, ours: bytes | None, unseen: list[str]) -> dict[str, Any]:
     """uid, gid and groups as the container counts; it is we whose numbers /proc shows."""
     own = text(ours) if ours is not None else None
     theirs = head.links.get("ns/user", (None,))[0] if head is not None else own

@@ -50,7 +50,10 @@ def tee_log(tree: ProcessTree, family: Family) -> str | None:
     return None
 
 
-def owners(above: Iterable[Above]) -> tuple[Above, ...]:
-    """What stands above the job and would start it by itself: such a job is its owner's to
-    relaunch."""
-    return tuple(each for each in above if each.kind in _OWNERS or each.restarts)
+def owners(family: Family, above: Iterable[Above]) -> tuple[Above, ...]:
+    """What stands above the job, is none of it and would start it by itself, now or at times of
+    its own: such a job is its owner's to relaunch."""
+    ids = family.ids
+    return tuple(
+        each for each in above if each.id not in ids and (each.kind in _OWNERS or each.restarts)
+    )
