@@ -79,7 +79,7 @@ async def look(place: Place, vmid: int | None) -> ProcessTree:
     return ProcessTree(processes=outside, uptime=tree.uptime, hz=tree.hz)
 
 
-async def _of_processes(place: Place, verb: str, words: list[str]) -> Answer:
+async def of_processes(place: Place, verb: str, words: list[str]) -> Answer:
     """A frame about files of these processes. One whose files hang (its memory map is locked in
     the kernel) is skipped and named, at the most three of them."""
     for _ in range(3):
@@ -96,26 +96,26 @@ async def _of_processes(place: Place, verb: str, words: list[str]) -> Answer:
 async def add_argv(place: Place, tree: ProcessTree, only: set[int] | None = None) -> ProcessTree:
     """The command lines of `only` these host PIDs, or of all."""
     words = [
-        _word(each)
+        word(each)
         for pid, each in tree.processes.items()
         if not each.kernel_thread and (only is None or pid in only)
     ]
     if not words:
         return tree
-    answer = await _of_processes(place, "argv", words)
+    answer = await of_processes(place, "argv", words)
     return with_argv(tree, parse_argv(_good(answer, "the command lines")))
 
 
-def _word(process: Process) -> str:
+def word(process: Process) -> str:
     """A dead leader with living threads has no words and no files of its own; they have."""
     return f"deep:{process.id.pid}" if process.headless else str(process.id.pid)
 
 
 async def add_detail(place: Place, tree: ProcessTree, pids: set[int]) -> ProcessTree:
-    here = [_word(tree.processes[pid]) for pid in sorted(pids) if pid in tree.processes]
+    here = [word(tree.processes[pid]) for pid in sorted(pids) if pid in tree.processes]
     if not here:
         return tree
-    answer = await _of_processes(place, "detail", here)
+    answer = await of_processes(place, "detail", here)
     return with_detail(tree, parse_detail(_good(answer, "open files")))
 
 

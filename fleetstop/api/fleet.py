@@ -22,9 +22,11 @@ from fleetstop.actions.status import status
 from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.wait import Aim, What, wait
+from fleetstop.api.adopting import Adopted, adopted
 from fleetstop.api.consent import agreed
 from fleetstop.api.past import records_directory
 from fleetstop.api.runs import Runs, nobody
+from fleetstop.core.address import Named, parse_address
 from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
@@ -194,6 +196,15 @@ class Fleet(Runs):
         targets = self.select(words, purpose="status", match=match, limit=limit, exclude=exclude)
         action = partial(status, with_stacks=stacks)
         return await self._run("status", words, targets, action, True)
+
+    async def adopt(self, word: str, *, pid: int, name: str) -> Adopted:
+        """How the job of this PID (as the container counts) would stand in the inventory, as
+        `name` or PLACE:NAME. Nothing is written before `write()` of what is returned."""
+        address = parse_address(word)
+        targets = self.select((word,), purpose="status", match=Match(pid=pid))
+        if len(targets) != 1 or (isinstance(address, Named) and address.job is not None):
+            raise BadUsage(f"{word}: name one container or host; the job's name goes to --as")
+        return await adopted(self._run, self.inventory, self._named, targets[0], pid, name)
 
     async def wait(
         self,

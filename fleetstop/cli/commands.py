@@ -121,6 +121,27 @@ def wait(**given: Any) -> int:
     return run_wait(**given)
 
 
+@group.command(short_help="Give a job that runs a name in the inventory.")
+@click.argument("target")
+@click.option(
+    "--pid", required=True, type=click.IntRange(2), help="Its PID, as the container counts."
+)
+@click.option("--as", "name", required=True, metavar="NAME", help="train, or ct200:train.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be written.")
+@click.option("-y", "--yes", is_flag=True, help="Write it without asking.")
+@inventory
+@click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
+@click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
+def adopt(**given: Any) -> int:
+    """Give a job that runs a name: its stanza is shown, and written into the inventory.
+
+    TARGET is a container or host: ct200, pve1/200, root@10.1.2.6/200. Nothing is sent.
+    """
+    from fleetstop.cli.adopting import run_adopt
+
+    return run_adopt(**given)
+
+
 @group.command(short_help="What a verdict, a landing or an exit code means.")
 @click.argument("word", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleetstop.api import Fleet
 from fleetstop.cli import early
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fleetstop.cli.asking import Terminal
 
 Given = Mapping[str, Any]
+T = TypeVar("T")
 _NO_INVENTORY = (
     "no inventory yet; looked at $FLEETSTOP_INVENTORY, ./inventory/fleet*.yaml and the user "
     "config directory\n  next  an address needs none: fleetstop status root@HOST/VMID "
@@ -155,19 +156,20 @@ def _operated(
                 confirm=someone.confirm if someone else None,
                 choose=someone.choose if someone else None,
             )
-            stack.callback(_unrecorded, fleet)
-            return asyncio.run(_run(fleet, work)).exit_code
+            stack.callback(tell_unrecorded, fleet)
+            return asyncio.run(work_alone(fleet, work)).exit_code
         except FleetstopError as exc:
             return complain(exc)
 
 
-def _unrecorded(fleet: Fleet) -> None:
+def tell_unrecorded(fleet: Fleet) -> None:
     """One line; it changes no exit code."""
     if fleet.unrecorded is not None:
         Outlet(sys.stderr).write(f"fleetstop: this run left no whole record: {fleet.unrecorded}\n")
 
 
-async def _run(fleet: Fleet, work: Callable[[Fleet], Awaitable[Report]]) -> Report:
+async def work_alone(fleet: Fleet, work: Callable[[Fleet], Awaitable[T]]) -> T:
+    """One operation, with its connections closed behind it."""
     task = asyncio.current_task()
     assert task is not None
     # a supervisor's TERM and a terminal that closes are interruptions like Ctrl-C: tell, give the

@@ -1,10 +1,10 @@
-"""YAML files -> inventory and playbooks. The only door to YAML.
+"""YAML files -> inventory and playbooks, and one more job in a file. The only door to YAML.
 
 Every error is a BadConfig: `file:line: path: problem, did you mean 'x'?`. A file is named as it
 lies seen from the working directory.
 """
 
-from fleetstop.config.files import INVENTORY_VARIABLE, load_inventory
+from fleetstop.config.files import INVENTORY_VARIABLE, inventory_files, load_inventory
 from fleetstop.config.schema import SCHEMAS, schema
 from fleetstop.config.shelf import (
     load_playbook,
@@ -13,10 +13,14 @@ from fleetstop.config.shelf import (
     shelved,
     stock_dir,
 )
+from fleetstop.config.writing import Change, change, write
 
 __all__ = [
     "INVENTORY_VARIABLE",
     "SCHEMAS",
+    "Change",
+    "change",
+    "inventory_files",
     "load_inventory",
     "load_playbook",
     "playbook_dirs",
@@ -24,4 +28,5 @@ __all__ = [
     "schema",
     "shelved",
     "stock_dir",
+    "write",
 ]

@@ -11,8 +11,9 @@ from msgspec import Struct
 from fleetstop.core import redact
 from fleetstop.core.above.supervisors import Above
 from fleetstop.core.adopting.stanza import Stanza
-from fleetstop.core.inventory import Launch, Match
+from fleetstop.core.inventory import Job, Launch, Match
 from fleetstop.core.kin.family import Family, find
+from fleetstop.core.kin.lineage import shell_runs
 from fleetstop.core.kin.matching import RUNNERS, SHELLS, base, executed, script_of
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import unusual
@@ -183,6 +184,19 @@ def _nameable(match: Match) -> bool:
     return bool(said.strip()) and said.isprintable() and _is_text(said)
 
 
+def program_word(process: Process) -> str | None:
+    """What its command line names to be executed: a shell's or interpreter's script, or a program
+    by its path. None: found by PATH, or none."""
+    argv = process.argv or ()
+    ran = shell_runs(argv)
+    if ran is not None:
+        return ran[1] if ran[0] == "script" else None
+    script = script_of(process)
+    if script is not None:
+        return script
+    return argv[0] if argv and "/" in argv[0] else None
+
+
 def told_apart(
     tree: ProcessTree, family: Family, matches: Iterable[Match], gpu_pids: frozenset[int] | None
 ) -> tuple[Match, Family] | None:
@@ -195,6 +209,16 @@ def told_apart(
             continue
         if wanted <= found.families[0].ids and found.families[0].trainers:
             return match, found.families[0]
+    return None
+
+
+def already(tree: ProcessTree, family: Family, known: Iterable[Job]) -> str | None:
+    """The job of the inventory that finds it as it is, by what it executes or its unit."""
+    trainers = {kin.id for kin in family.trainers}
+    for job in known:
+        found = find(tree, job.match, job)
+        if any(trainers & each.ids for each in found.families):
+            return job.name
     return None
 
 
