@@ -1,4 +1,4 @@
-"""A job added to an inventory's file: all else stays as it was, byte for byte, and it reads back."""
+"""A job added to an inventory's file: all else stays as it was, byte for byte; it reads back."""
 
 from __future__ import annotations
 
@@ -320,9 +320,11 @@ def test_any_inventory_of_ours_can_be_added_to(tmp_path: Path) -> None:
 
 def some_inventory(dice: random.Random) -> str:
     step = " " * dice.choice([1, 2, 4])
-    remark = lambda deep: "".join(  # noqa: E731
-        dice.choice(["", "\n", step * dice.randrange(deep + 1) + "# said\n"]) for _ in range(2)
-    )
+
+    def remark(deep: int) -> str:
+        said = ("", "\n", step * dice.randrange(deep + 1) + "# said\n")
+        return dice.choice(said) + dice.choice(said)
+
     lines = [remark(0), "hosts:\n", step, "pve1: {ssh: root@h}\n", remark(2), "containers:\n"]
     for vmid in (200, 201):
         jobs = dice.choice(["", "{}", "null", "{a: {match: {script: a.py}}}", "block", "absent"])

@@ -6,6 +6,7 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,3 +189,42 @@ def test_who_a_user_is(kind: str, getent: bool, tmp_path: Path) -> None:
             assert (await ask(local, "user", bad)).status == 2
 
     play(kind, story, env={"PATH": str(tools)})
+
+
+_OWN_IDS = """
+import ctypes, os, sys
+assert ctypes.CDLL(None).unshare(0x10000000) == 0
+print(flush=True)
+sys.stdin.readline()
+os.setgroups([4, 44]); os.setgid(12); os.setuid(34)
+os.execv("/bin/sleep", ["sleep", "60"])
+"""
+
+
+def test_ids_are_those_of_the_container(kind: str, jobs: list[subprocess.Popen[bytes]]) -> None:
+    """In an unprivileged container: /proc shows the host its own numbers (user_namespaces(7))."""
+    pipe = subprocess.PIPE
+    job = subprocess.Popen([sys.executable, "-c", _OWN_IDS], stdin=pipe, stdout=pipe)
+    jobs.append(job)
+    assert job.stdin is not None
+    assert job.stdout is not None
+    assert job.stdout.readline() == b"\n"
+    for each in ("uid_map", "gid_map"):
+        Path(f"/proc/{job.pid}/{each}").write_text("0 100000 65536\n")
+    job.stdin.write(b"\n")
+    job.stdin.close()
+    for _ in range(1000):
+        if Path(f"/proc/{job.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
+            break
+        time.sleep(0.01)
+    found: dict[int, Origin] = {}
+
+    async def story(local: LocalShell) -> None:
+        answer = await ask(local, "origin", str(job.pid))
+        found.update(parse_origins(answer.data, first=job.pid))
+
+    play(kind, story)
+    here = found[job.pid]
+    assert (here.uid, here.gid, here.groups) == (34, 12, (4, 44))
+    # without a container's first process the numbers are those of whoever looks
+    assert origin_of(kind, job.pid).uid == 100034

@@ -93,7 +93,8 @@ def _log(facts: Facts, notes: list[str]) -> str | None:
     out, err = facts.trainer.streams.get(1), facts.trainer.streams.get(2)
     found = facts.trainer.log or facts.tee or facts.head.log
     if found is None:
-        where = redact.brief((out.target,)) if out is not None else "a place that was not seen"
+        where = redact.text(out.target, 100) if out is not None else "a place that was not seen"
+        where = "a pipe" if where.startswith("pipe:") else where
         notes.append(f"log: its output goes to {where}, which is no file")
     elif out and err and out.file and err.file and out.file != err.file:
         notes.append(f"log: its stderr goes to {err.file}")
@@ -116,7 +117,7 @@ def _launch(facts: Facts, notes: list[str]) -> tuple[Launch | None, tuple[str, .
             notes.append(f"env: {', '.join(lost)}: no text that an inventory can hold; not written")
     if secrets:
         names = ", ".join(secrets)
-        notes.append(f"env: {names}: secrets are not written; a launch needs --env {secrets[0]}=…")
+        notes.append(f"env: {names}: secrets, not written; a restart takes them from the process")
     if not argv or not all(map(_is_text, argv)) or not argv[0].strip():
         notes.append("launch: its command line is no text that an inventory can hold")
         return None, secrets
@@ -132,6 +133,8 @@ def _launch(facts: Facts, notes: list[str]) -> tuple[Launch | None, tuple[str, .
 def _user(facts: Facts) -> str | None:
     if facts.person is not None:
         return facts.person.name
+    if facts.head.uid == 0:
+        return "root"
     return str(facts.head.uid) if facts.head.uid is not None else None
 
 

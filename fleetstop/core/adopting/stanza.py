@@ -16,7 +16,8 @@ _ONE_LINE = frozenset({"match", "deploy"})
 _PLAIN = re.compile(r"[A-Za-z0-9_/.\-][A-Za-z0-9_/.@%+=\-]*")
 # what some reader of YAML takes for a number, a truth or nothing
 _NOT_TEXT = re.compile(
-    r"[-+.]?[0-9][0-9_.,:eExXoOa-fA-F+-]*|[-.]+|\.(?:inf|nan)|~|null|true|false|yes|no|on|off|y|n|",
+    r"[-+.]?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]*)?|0[xobXOB]\w+|[0-9]+(?::[0-9.]+)+"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*|[-.]+|[-+]?\.(?:inf|nan)|~|null|true|false|yes|no|on|off|y|n|",
     re.IGNORECASE,
 )
 

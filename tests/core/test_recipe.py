@@ -1,0 +1,316 @@
+"""What a job is started with: inventory, running process, what was typed; what is shown of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetstop.core.inventory import Launch
+from fleetstop.core.launching.origin import Origin
+from fleetstop.core.launching.recipe import (
+    Extra,
+    Known,
+    Recipe,
+    parse_env,
+    recipe,
+    shown,
+    unusual,
+    whom,
+)
+from fleetstop.core.launching.surroundings import (
+    LOGIN_PATH,
+    Person,
+    own,
+    parse_login,
+    parse_person,
+)
+from fleetstop.core.process import ProcessId
+from fleetstop.errors import BadConfig, BadUsage, Refused
+
+TOKEN = "hf_" + "Ab3" * 11
+ML = Person("ml", 1000, 1000, (44, 100), "/home/ml", "/bin/bash")
+ROOT = Person("root", 0, 0, (), "/root", "/bin/sh")
+ORIGIN = Origin(
+    id=ProcessId(7, 1),
+    argv=("/bin/bash", "/root/run.sh", "--x"),
+    cwd="/workspace",
+    env={
+        "PATH": "/opt/conda/bin:/usr/bin",
+        "LANG": "C.UTF-8",
+        "HF_TOKEN": TOKEN,
+        "MODE": "fast",
+        "SSH_CONNECTION": "1 2 3 4",
+        "FLEETSTOP_MARK": "old",
+        "_": "/usr/bin/nohup",
+        "OLDPWD": "/",
+        "SHLVL": "2",
+        "PWD": "/elsewhere",
+        "HOME": "/root",
+    },
+    uid=1000,
+    gid=1001,
+    groups=(4,),
+    umask=0o027,
+    nice=5,
+    limits={"NOFILE": (512, 1024)},
+    log="/workspace/old.log",
+)
+LAUNCH = Launch(
+    run=("/root/run.sh",),
+    cwd="/root",
+    env={"A": "1"},
+    user="ml",
+    resume=("--resume", "{checkpoint}"),
+)
+
+
+def made(launch: Launch | None, known: Known, extra: Extra | None = None, **facts: str) -> Recipe:
+    log = facts.get("log")
+    return recipe(launch, known, extra or Extra(), log=log, mark="m1", status="/b/m1.json")
+
+
+def test_from_the_inventory_alone() -> None:
+    spec = made(LAUNCH, Known(person=ML, login={"LANG": "de_DE.UTF-8"}), log="/w/a.log").spec
+    assert (spec.argv, spec.cwd, spec.log) == (("/root/run.sh",), "/root", "/w/a.log")
+    assert spec.env == {
+        "PATH": LOGIN_PATH,
+        "LANG": "de_DE.UTF-8",
+        "HOME": "/home/ml",
+        "USER": "ml",
+        "LOGNAME": "ml",
+        "SHELL": "/bin/bash",
+        "A": "1",
+        "PWD": "/root",
+    }
+    assert (spec.uid, spec.gid, spec.groups) == (1000, 1000, (44, 100))
+    assert (spec.umask, spec.nice, spec.limits) == (0o022, 0, {})
+    assert (spec.mark, spec.status) == ("m1", "/b/m1.json")
+
+
+def test_as_it_was_without_any_inventory() -> None:
+    spec = made(None, Known(origin=ORIGIN, person=ML)).spec
+    assert (spec.argv, spec.cwd, spec.log) == (ORIGIN.argv, "/workspace", "/workspace/old.log")
+    assert spec.env == {
+        "PATH": "/opt/conda/bin:/usr/bin",
+        "LANG": "C.UTF-8",
+        "HF_TOKEN": TOKEN,
+        "MODE": "fast",
+        "HOME": "/root",
+        "PWD": "/workspace",
+    }
+    assert (spec.uid, spec.gid, spec.groups) == (1000, 1001, (4,))
+    assert (spec.umask, spec.nice, spec.limits) == (0o027, 5, {"NOFILE": (512, 1024)})
+
+
+def test_both_the_inventory_says_what_it_says_and_the_rest_is_as_it_was() -> None:
+    """The secret that adopt did not write comes from the process; what else it had does not."""
+    one = made(LAUNCH, Known(origin=ORIGIN, person=ML))
+    assert (one.spec.argv, one.spec.cwd) == (("/root/run.sh",), "/root")
+    assert one.spec.env == {
+        "PATH": "/opt/conda/bin:/usr/bin",
+        "LANG": "C.UTF-8",
+        "HOME": "/home/ml",
+        "USER": "ml",
+        "LOGNAME": "ml",
+        "SHELL": "/bin/bash",
+        "HF_TOKEN": TOKEN,
+        "A": "1",
+        "PWD": "/root",
+    }
+    assert (one.spec.gid, one.spec.groups, one.spec.umask) == (1001, (4,), 0o027)
+    assert one.notes == (
+        "HF_TOKEN: taken from the running process, as the inventory holds no secrets",
+    )
+    assert TOKEN not in " ".join(one.notes)
+
+
+@pytest.mark.parametrize(
+    ("user", "origin", "person", "ids"),
+    [
+        (None, None, ROOT, (0, 0, ())),
+        (None, None, None, (0, 0, ())),
+        ("root", None, None, (0, 0, ())),
+        ("ml", None, ML, (1000, 1000, (44, 100))),
+        ("1000", None, ML, (1000, 1000, (44, 100))),
+        ("1234", None, None, (1234, 1234, ())),
+        # the same user: as the process is, whatever the list of groups says by now
+        ("ml", ORIGIN, ML, (1000, 1001, (4,))),
+        (None, ORIGIN, ML, (1000, 1001, (4,))),
+        (None, ORIGIN, None, (1000, 1001, (4,))),
+        # another user than it ran as
+        ("root", ORIGIN, ROOT, (0, 0, ())),
+    ],
+)
+def test_as_whom(
+    user: str | None,
+    origin: Origin | None,
+    person: Person | None,
+    ids: tuple[int, int, tuple[int, ...]],
+) -> None:
+    launch = Launch(run=("x",), cwd="/", user=user)
+    spec = made(launch, Known(origin=origin, person=person)).spec
+    assert (spec.uid, spec.gid, spec.groups) == ids
+
+
+@pytest.mark.parametrize(
+    ("launch", "origin", "who"),
+    [
+        (LAUNCH, ORIGIN, "ml"),
+        (Launch(run=("x",)), ORIGIN, "1000"),
+        (None, ORIGIN, "1000"),
+        (Launch(run=("x",)), None, "0"),
+        (None, None, "0"),
+    ],
+)
+def test_of_whom_is_asked(launch: Launch | None, origin: Origin | None, who: str) -> None:
+    assert whom(launch, origin) == who
+
+
+@pytest.mark.parametrize(
+    ("launch", "origin", "cwd"),
+    [
+        (Launch(run=("x",), cwd="/a"), ORIGIN, "/a"),
+        (Launch(run=("x",)), ORIGIN, "/workspace"),
+        (Launch(run=("x",)), None, "/home/ml"),
+    ],
+)
+def test_in_which_directory(launch: Launch, origin: Origin | None, cwd: str) -> None:
+    one = made(launch, Known(origin=origin, person=ML))
+    assert one.spec.cwd == cwd
+    assert ("which directory" in " ".join(one.notes)) == (cwd == "/home/ml")
+
+
+def test_what_was_typed_comes_last() -> None:
+    known = Known(origin=ORIGIN, person=ML, checkpoint="/ck/step 5")
+    typed = Extra(words=("--lr", "1"), env={"A": "2", "HF_TOKEN": "new", "PWD": "/p"}, resume=True)
+    spec = made(LAUNCH, known, typed).spec
+    assert spec.argv == ("/root/run.sh", "--resume", "/ck/step 5", "--lr", "1")
+    assert (spec.env["A"], spec.env["HF_TOKEN"], spec.env["PWD"]) == ("2", "new", "/p")
+    assert made(LAUNCH, known).spec.argv == ("/root/run.sh",)
+
+
+@pytest.mark.parametrize(
+    ("launch", "known", "extra", "error", "said"),
+    [
+        (None, Known(), Extra(), Refused, "nothing says how this job is started"),
+        (LAUNCH, Known(person=ML), Extra(resume=True), Refused, "no complete checkpoint"),
+        (
+            Launch(run=("x",)),
+            Known(checkpoint="/c"),
+            Extra(resume=True),
+            Refused,
+            "nothing says how this job resumes",
+        ),
+        (LAUNCH, Known(), Extra(), BadConfig, "there is no user 'ml'"),
+    ],
+)
+def test_what_cannot_be_started(
+    launch: Launch | None, known: Known, extra: Extra, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        made(launch, known, extra)
+
+
+def test_an_environment_that_was_not_seen_is_a_clean_login_and_told() -> None:
+    origin = Origin(
+        ProcessId(7, 1), argv=("x",), cwd="/", uid=0, unseen=("its environment has been …",)
+    )
+    one = made(None, Known(origin=origin, person=ROOT))
+    assert one.spec.env["HOME"] == "/root"
+    assert "it gets a clean login's" in one.notes[0]
+    assert one.notes[1] == "its environment has been …"
+
+
+def test_what_is_shown_holds_no_secret() -> None:
+    known = Known(origin=ORIGIN, person=ML)
+    typed = Extra(
+        words=("--hf-token", TOKEN), env={"URL": f"https://u:{TOKEN}@h", "ESC": "\x1b[1m"}
+    )
+    told = shown(made(LAUNCH, known, typed).spec, ML)
+    assert TOKEN not in repr(told)
+    assert told.secrets == ("HF_TOKEN", "URL")
+    assert told.env["HF_TOKEN"] == "***"
+    assert told.env["ESC"] == "\\x1b[1m"
+    assert told.env["A"] == "1"
+    assert (told.user, told.command) == ("ml", "/root/run.sh --hf-token ***")
+    assert told.rest == ("groups 4", "umask 027", "nice 5", "limit NOFILE 512")
+
+
+def test_what_is_usual_is_not_told() -> None:
+    limits = {"NOFILE": (1024, 4096), "STACK": (8388608, -1), "AS": (-1, -1), "NPROC": (3, 3)}
+    assert unusual((), 0o022, 0, limits) == ()
+    assert unusual((), None, None, {}) == ()
+    assert unusual((), 0o002, -5, {"AS": (9, 9), "CORE": (-1, -1)}) == (
+        "umask 002",
+        "nice -5",
+        "limit CORE unlimited",
+        "limit AS 9",
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "found"),
+    [(["A=1", "B=x=y", "C="], {"A": "1", "B": "x=y", "C": ""}), (["A=1", "A=2"], {"A": "2"})],
+)
+def test_env_words(pairs: list[str], found: dict[str, str]) -> None:
+    assert parse_env(pairs) == found
+
+
+@pytest.mark.parametrize("pair", ["A", "=x", "A B=1", "1A=x", "FLEETSTOP_MARK=x", "a-b=s3cret"])
+def test_env_words_that_are_none(pair: str) -> None:
+    with pytest.raises(BadUsage) as caught:
+        parse_env([pair])
+    assert "s3cret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("said", "person"),
+    [
+        (b"ml:x:1000:1000:,,,:/home/ml:/bin/bash\n1000 44 100\n", ML),
+        (b"root:x:0:0:root:/root:\n0\n", ROOT),
+        (b"nobody:x:65534:65534:n::/x\n", Person("nobody", 65534, 65534, (), "/", "/x")),
+        (b"", None),
+        (b"ml:x:a:1000:,,,:/home/ml:/bin/bash\n", None),
+        (b"getent: command not found\n", None),
+    ],
+)
+def test_a_person(said: bytes, person: Person | None) -> None:
+    assert parse_person(said) == person
+
+
+def test_what_a_login_is_given() -> None:
+    texts = {
+        "/etc/environment": "# said\nPATH=\"/usr/bin:/bin\"\nexport A='b c'\n\nnot a line\n",
+        "/etc/default/locale": "LANG=C.UTF-8\n",
+    }
+    assert parse_login(texts) == {"PATH": "/usr/bin:/bin", "A": "b c", "LANG": "C.UTF-8"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("MODE", "fast", True),
+        ("NCCL_DEBUG", "INFO", True),
+        ("CUDA_VISIBLE_DEVICES", "0,1", True),
+        ("EMPTY", "", True),
+        ("PATH", "/opt/conda/bin:/usr/bin", True),
+        ("PATH", LOGIN_PATH, False),
+        ("PATH", "/of/environment", False),
+        ("LD_LIBRARY_PATH", "/usr/local/cuda/lib64", True),
+        ("SITE", "munich", False),
+        ("SITE", "paris", True),
+        ("LC_ALL", "C", True),
+        *(
+            (name, "x", False)
+            for name in (
+                "HOME USER LOGNAME SHELL LANG TERM PWD OLDPWD SHLVL _ SSH_CLIENT SSH_AUTH_SOCK"
+                " FLEETSTOP_MARK TMUX STY SUDO_USER INVOCATION_ID SUPERVISOR_ENABLED container"
+                " XDG_SESSION_ID DBUS_SESSION_BUS_ADDRESS LS_COLORS MAIL"
+            ).split()
+        ),
+        ("XDG_CACHE_HOME", "/data", True),
+        ("SSH_ASKPASS", "/x", True),
+    ],
+)
+def test_what_the_job_has_that_a_login_has_not(name: str, value: str, kept: bool) -> None:
+    login = {"SITE": "munich", "PATH": "/of/environment"}
+    assert (name in own({name: value}, login)) is kept
