@@ -239,7 +239,7 @@ def secret(name: str, value: str) -> bool:
 
 def holds_secret(argv: Sequence[str]) -> bool:
     """Whether these words hold one, so that what is shown of them cannot be run."""
-    return MASK in command(argv) and not any(MASK in word for word in argv)
+    return command(argv).count(MASK) > sum(word.count(MASK) for word in argv)
 
 
 def brief(argv: Sequence[str]) -> str:

@@ -254,7 +254,17 @@ def _place(outcome: Outcome, trees: Sequence[e.Located], inventory: str | None) 
     script = _script(trees[0])
     if script:
         lines.append(Line("Stop it as it is:   ", _as_it_is(outcome, trees[0], script, inventory)))
+    if (name := _name_it(outcome, trees[0], inventory)) is not None:
+        lines.append(Line("Give it a name:     ", name))
     return lines
+
+
+def _name_it(outcome: Outcome, tree: e.Located, inventory: str | None) -> str | None:
+    who = naming.trainers(tree.family)
+    if not who:
+        return None
+    pid = str(who[0].pid)
+    return redact.typed(("adopt", outcome.target, "--pid", pid, "--as", "train"), inventory)
 
 
 def _as_it_is(outcome: Outcome, tree: e.Located, script: str, inventory: str | None) -> str:

@@ -142,9 +142,12 @@ def test_as_another_user_with_all_that_a_process_is_born_with(box: Bed, tmp_path
     launch = made.stanza["launch"]
     assert launch["env"] == {
         "EMPTY": "",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "8",
         "PATH": "/opt/conda/bin:/usr/bin:/bin",
         "RUN_NAME": "a b: c",
+        "USER": "root",
     }
     assert (launch["cwd"], launch["user"]) == ("/workspace", "backup")
     assert launch["run"] == ["python3", "-u", "/root/train.py"]

@@ -116,6 +116,7 @@ def test_a_key_that_is_a_file_is_no_secret() -> None:
     "argv",
     [
         ("python3", "t.py", "--hf-token", TOKEN),
+        ("python3", "t.py", "***", "--hf-token", TOKEN),
         ("bash", "-c", f"API_KEY={TOKEN} python3 t.py"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -51,8 +53,8 @@ def answer(
     return head.encode() + b"\n\0" + out
 
 
-def origin(first: int | None = None, **facts: object) -> Origin:
-    return parse_origins(answer(**facts), first)[7]  # type: ignore[arg-type]
+def origin(first: int | None = None, **facts: Any) -> Origin:
+    return parse_origins(answer(**facts), first)[7]
 
 
 def test_all_of_it() -> None:
@@ -86,7 +88,7 @@ def test_all_of_it() -> None:
         ({"env": b"A=a\n/proc/8/environ:B=1\0"}, {"A": "a\n/proc/8/environ:B=1"}, ""),
     ],
 )
-def test_the_environment(facts: dict[str, object], env: dict[str, str] | None, said: str) -> None:
+def test_the_environment(facts: dict[str, Any], env: dict[str, str] | None, said: str) -> None:
     found = origin(**facts)
     assert found.env == env
     assert said in " ".join(found.unseen)
@@ -141,7 +143,7 @@ MAP = "         0     100000      65536\n"
     ],
 )
 def test_ids(
-    facts: dict[str, object], first: int | None, uid: int | None, groups: tuple[int, ...]
+    facts: dict[str, Any], first: int | None, uid: int | None, groups: tuple[int, ...]
 ) -> None:
     found = origin(first, **facts)
     assert (found.uid, found.groups) == (uid, groups)

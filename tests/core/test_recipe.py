@@ -299,10 +299,16 @@ def test_what_a_login_is_given() -> None:
         ("SITE", "munich", False),
         ("SITE", "paris", True),
         ("LC_ALL", "C", True),
+        ("LANG", "C.UTF-8", False),
+        ("LANG", "de_DE.UTF-8", True),
+        ("HOME", "/home/ml", False),
+        ("HOME", "/root", True),
+        ("USER", "ml", False),
+        ("USER", "root", True),
         *(
             (name, "x", False)
             for name in (
-                "HOME USER LOGNAME SHELL LANG TERM PWD OLDPWD SHLVL _ SSH_CLIENT SSH_AUTH_SOCK"
+                "SHELL TERM PWD OLDPWD SHLVL _ SSH_CLIENT SSH_AUTH_SOCK"
                 " FLEETSTOP_MARK TMUX STY SUDO_USER INVOCATION_ID SUPERVISOR_ENABLED container"
                 " XDG_SESSION_ID DBUS_SESSION_BUS_ADDRESS LS_COLORS MAIL"
             ).split()
@@ -312,5 +318,5 @@ def test_what_a_login_is_given() -> None:
     ],
 )
 def test_what_the_job_has_that_a_login_has_not(name: str, value: str, kept: bool) -> None:
-    login = {"SITE": "munich", "PATH": "/of/environment"}
-    assert (name in own({name: value}, login)) is kept
+    login = {"SITE": "munich", "PATH": "/of/environment", "LANG": "C.UTF-8"}
+    assert (name in own({name: value}, login, ML)) is kept

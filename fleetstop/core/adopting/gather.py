@@ -109,7 +109,7 @@ def _launch(facts: Facts, notes: list[str]) -> tuple[Launch | None, tuple[str, .
     secrets: tuple[str, ...] = ()
     env: dict[str, str] = {}
     if facts.head.env is not None:
-        given = own(facts.head.env, facts.login)
+        given = own(facts.head.env, facts.login, facts.person)
         secrets = tuple(sorted(name for name, value in given.items() if redact.secret(name, value)))
         plain = {name: value for name, value in sorted(given.items()) if name not in secrets}
         env = {name: v for name, v in plain.items() if NAME.fullmatch(name) and _is_text(v)}

@@ -29,7 +29,7 @@ USUAL_PATHS = frozenset(
 _NEVER = re.compile(r"SSH_(?!ASKPASS$)\w+|FLEETSTOP_\w+|_|OLDPWD|SHLVL|PWD")
 # what a login, a terminal or whoever started it left there: the trainer was not meant by it
 _OF_A_LOGIN = re.compile(
-    r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|MAIL|TERM|TERMINFO|COLORTERM|LINES|COLUMNS|LS_COLORS"
+    r"SHELL|MAIL|TERM|TERMINFO|COLORTERM|LINES|COLUMNS|LS_COLORS"
     r"|LESS(?:OPEN|CLOSE)|HIST\w+|PS[1-4]|PROMPT_COMMAND|DISPLAY|WINDOWID|EDITOR|PAGER|container"
     r"|container_\w+|XDG_(?:SESSION|RUNTIME|DATA_DIRS|SEAT|VTNR|CURRENT)\w*|DBUS_\w+|TMUX|TMUX_PANE"
     r"|STY|WINDOW|TERM_PROGRAM\w*|SUDO_\w+|INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID|MANAGERPID"
@@ -97,15 +97,17 @@ def handed_on(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not _NEVER.fullmatch(name)}
 
 
-def own(env: Mapping[str, str], login: Mapping[str, str]) -> dict[str, str]:
-    """What the job was given and a clean login would not have. `login`: see `parse_login`.
-
-    PATH stays where it is unusual; a language where it is not the place's own.
-    """
+def own(
+    env: Mapping[str, str], login: Mapping[str, str], person: Person | None = None
+) -> dict[str, str]:
+    """What the job was given and a clean login of `person` would not have. `login`: see
+    `parse_login`. PATH stays where it is unusual; HOME, too, where it is another's (`sudo -E`)."""
+    usual = login_like(person, login, None)
     kept: dict[str, str] = {}
     for name, value in handed_on(env).items():
-        usual = login.get(name) == value or (name == "PATH" and value in USUAL_PATHS)
-        if not usual and not _OF_A_LOGIN.fullmatch(name):
+        same = usual.get(name) == value or (name == "PATH" and value in USUAL_PATHS)
+        nobody = person is None and name in ("USER", "LOGNAME")
+        if not same and not nobody and not _OF_A_LOGIN.fullmatch(name):
             kept[name] = value
     return kept
 
