@@ -254,8 +254,8 @@ def _place(outcome: Outcome, trees: Sequence[e.Located], inventory: str | None) 
     script = _script(trees[0])
     if script:
         lines.append(Line("Stop it as it is:   ", _as_it_is(outcome, trees[0], script, inventory)))
-    if (name := _name_it(outcome, trees[0], inventory)) is not None:
-        lines.append(Line("Give it a name:     ", name))
+    if (command := _name_it(outcome, trees[0], inventory)) is not None:
+        lines.append(Line("Give it a name:     ", command))
     return lines
 
 

@@ -143,7 +143,6 @@ def test_as_another_user_with_all_that_a_process_is_born_with(box: Bed, tmp_path
     assert launch["env"] == {
         "EMPTY": "",
         "HOME": "/root",
-        "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "8",
         "PATH": "/opt/conda/bin:/usr/bin:/bin",
         "RUN_NAME": "a b: c",

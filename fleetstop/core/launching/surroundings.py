@@ -25,6 +25,7 @@ USUAL_PATHS = frozenset(
         "/usr/bin:/bin",
     }
 )
+USUAL = {"PATH": USUAL_PATHS, "LANG": frozenset({"C", "POSIX", "C.UTF-8", "C.utf8"})}
 # what never goes into a new life: our own way in, and what a shell keeps for itself
 _NEVER = re.compile(r"SSH_(?!ASKPASS$)\w+|FLEETSTOP_\w+|_|OLDPWD|SHLVL|PWD")
 # what a login, a terminal or whoever started it left there: the trainer was not meant by it
@@ -105,7 +106,7 @@ def own(
     usual = login_like(person, login, None)
     kept: dict[str, str] = {}
     for name, value in handed_on(env).items():
-        same = usual.get(name) == value or (name == "PATH" and value in USUAL_PATHS)
+        same = usual.get(name) == value or value in USUAL.get(name, ())
         nobody = person is None and name in ("USER", "LOGNAME")
         if not same and not nobody and not _OF_A_LOGIN.fullmatch(name):
             kept[name] = value
