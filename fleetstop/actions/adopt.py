@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
-
 import msgspec
 from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions import looks
 from fleetstop.actions.locate import Scene, locate
-from fleetstop.actions.origins import login, origins, person, where_from
+from fleetstop.actions.origins import began, login, origin_of, person, process_of, script_of
 from fleetstop.actions.present import members, outcome_of
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import standing_above
@@ -20,23 +18,22 @@ from fleetstop.core.adopting.gather import (
     already,
     candidates,
     gather,
-    program_word,
     saving_places,
     told_apart,
 )
 from fleetstop.core.climbing.requests import heard_by_all
 from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.kin.family import Family, Kin
+from fleetstop.core.kin.family import Family
 from fleetstop.core.kin.matching import needs_detail
 from fleetstop.core.launching.origin import Origin
-from fleetstop.core.launching.outermost import outermost, owners, tee_log
-from fleetstop.core.process import Process, ProcessTree
+from fleetstop.core.launching.outermost import owners
+from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import brief
 from fleetstop.core.report import Outcome
 from fleetstop.core.saves.checkpoint import checkpoints
 from fleetstop.core.saves.listing import Listing
-from fleetstop.errors import CouldNotLook, Refused, RemoteFailed
+from fleetstop.errors import CouldNotLook, Refused
 
 _PLACES = 4
 _MATCH_BY_HAND = "write it by hand: match: {pgrep: …} takes any command line (README, Inventory)"
@@ -104,9 +101,9 @@ async def _recognised(
     scope: Scope, scene: Scene, family: Family
 ) -> tuple[Match, Family, ProcessTree]:
     """A match that finds this job and nothing else, now."""
-    trainer = _process(scene.tree, family.trainers[0])
-    origin = await _origin(scope, scene.tree, trainer)
-    matches = candidates(trainer, await _script(scope, trainer, origin))
+    trainer = process_of(scene.tree, family.trainers[0])
+    origin = await origin_of(scope, scene.tree, trainer)
+    matches = candidates(trainer, await script_of(scope, trainer, origin))
     gpu_pids = None
     if not isinstance(scene.gpus, Unseen):
         gpu_pids = frozenset(each.pid for each in scene.gpus.holders if each.pid is not None)
@@ -127,53 +124,24 @@ async def _recognised(
 async def _facts(
     scope: Scope, scene: Scene, tree: ProcessTree, family: Family, match: Match
 ) -> Facts:
-    head = outermost(tree, family)
-    if head is None:
-        raise Refused("its trainers were started apart from each other: no one command starts it")
-    trainer = _process(tree, family.trainers[0])
-    began, trains = await _origin(scope, tree, head), await _origin(scope, tree, trainer)
+    start = await began(scope, tree, family)
+    who = start.head.uid
     pids = frozenset(kin.id.pid for kin in family.members)
     return Facts(
         match=match,
-        head=began,
-        trainer=trains,
-        cwd=await where_from(scope, began, program_word(head)),
-        script=await _script(scope, trainer, trains),
+        head=start.head,
+        trainer=start.trainer,
+        cwd=start.cwd,
+        script=await script_of(scope, process_of(tree, family.trainers[0]), start.trainer),
         heard=heard_by_all(family, tree),
-        tee=tee_log(tree, family),
-        checkpoints=await _checkpoints(scope, tree, family, trains),
+        tee=start.tee,
+        checkpoints=await _checkpoints(scope, tree, family, start.trainer),
         gpus=None if isinstance(scene.gpus, Unseen) else indexes_of(scene.gpus, pids),
-        person=await person(scope, str(began.uid)) if began.uid is not None else None,
+        person=await person(scope, str(who)) if who is not None else None,
         login=await login(scope),
         owners=owners(family, standing_above(tree, family, scene.notes)),
+        ranks=len(family.trainers),
     )
-
-
-def _process(tree: ProcessTree, kin: Kin) -> Process:
-    found = tree.get(kin.id)
-    if found is None:
-        raise RemoteFailed(f"{kin.pid} was there, and is not in the look")
-    return found
-
-
-async def _origin(scope: Scope, tree: ProcessTree, process: Process) -> Origin:
-    found = (await origins(scope, tree, [process])).get(process.id)
-    if found is None:
-        raise RemoteFailed(
-            f"{process.pid} ({process.comm}) ended while it was looked at, or is hidden from us"
-        )
-    return found
-
-
-async def _script(scope: Scope, process: Process, origin: Origin) -> str | None:
-    """The file it executes, absolute; None where it is none, or cannot be told."""
-    word = program_word(process)
-    if word is None or word == (process.argv or ("",))[0]:
-        return None
-    directory = await where_from(scope, origin, word)
-    if not word.startswith("/") and directory is None:
-        return None
-    return posixpath.normpath(posixpath.join(directory or "/", word))
 
 
 async def _checkpoints(

@@ -1,17 +1,24 @@
-"""Ask how processes were started, and who a user is there; decides nothing."""
+"""Ask how a job and its processes were started, and who a user is there; starts nothing."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
 
+import msgspec
+from msgspec import Struct
+
 from fleetstop.actions import looks
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Command
+from fleetstop.core.inventory import Launch
+from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.launching.origin import Origin, parse_origins, started_in
+from fleetstop.core.launching.outermost import outermost, program_word, tee_log, writes_own_log
+from fleetstop.core.launching.recipe import Known, whom
 from fleetstop.core.launching.surroundings import Person, parse_login, parse_person
 from fleetstop.core.process import Process, ProcessId, ProcessTree
-from fleetstop.errors import CouldNotLook, RemoteFailed
+from fleetstop.errors import CouldNotLook, Refused, RemoteFailed
 
 LOGIN_FILES = ("/etc/environment", "/etc/default/locale")
 
@@ -43,6 +50,78 @@ async def origins(
         for number, each in numbers.items()
         if number in found and found[number].id.start == each.id.start
     }
+
+
+class Began(Struct, frozen=True):
+    """How a job was started: its outermost process and its first trainer; `cwd`: the directory in
+    which the outermost was started; `tee`: the file of the tee that it is piped through."""
+
+    head: Origin
+    trainer: Origin
+    cwd: str | None
+    tee: str | None
+
+
+async def began(scope: Scope, tree: ProcessTree, family: Family) -> Began:
+    """Raises Refused where no one command starts it, RemoteFailed where it has ended meanwhile."""
+    head = outermost(tree, family)
+    if head is None:
+        raise Refused("its trainers were started apart from each other: no one command starts it")
+    trainer = process_of(tree, family.trainers[0])
+    found = await origins(scope, tree, {each.id: each for each in (head, trainer)}.values())
+    first = _there(found, head)
+    cwd = await where_from(scope, first, program_word(head))
+    return Began(first, _there(found, trainer), cwd, tee_log(tree, family))
+
+
+async def known(
+    scope: Scope,
+    launch: Launch | None,
+    log: str | None,
+    running: tuple[ProcessTree, Family] | None,
+    checkpoint: str | None = None,
+) -> Known:
+    """All that `recipe` needs to know of the place; `running`: the job as it was seen last, None
+    where it does not run. `log`: the inventory's."""
+    start = await began(scope, *running) if running is not None else None
+    origin = msgspec.structs.replace(start.head, cwd=start.cwd) if start is not None else None
+    return Known(
+        origin=origin,
+        person=await person(scope, whom(launch, origin)),
+        login=await login(scope),
+        checkpoint=checkpoint,
+        own_log=start is not None and writes_own_log(start.head, start.trainer, start.tee, log),
+    )
+
+
+def process_of(tree: ProcessTree, kin: Kin) -> Process:
+    found = tree.get(kin.id)
+    if found is None:
+        raise RemoteFailed(f"{kin.pid} was there, and is not in the look")
+    return found
+
+
+async def origin_of(scope: Scope, tree: ProcessTree, process: Process) -> Origin:
+    return _there(await origins(scope, tree, [process]), process)
+
+
+def _there(found: dict[ProcessId, Origin], process: Process) -> Origin:
+    if process.id not in found:
+        raise RemoteFailed(
+            f"{process.pid} ({process.comm}) ended while it was looked at, or is hidden from us"
+        )
+    return found[process.id]
+
+
+async def script_of(scope: Scope, process: Process, origin: Origin) -> str | None:
+    """The file it executes, absolute; None where it is none, or cannot be told."""
+    word = program_word(process)
+    if word is None or word == (process.argv or ("",))[0]:
+        return None
+    directory = await where_from(scope, origin, word)
+    if not word.startswith("/") and directory is None:
+        return None
+    return posixpath.normpath(posixpath.join(directory or "/", word))
 
 
 async def person(scope: Scope, who: str) -> Person | None:

@@ -17,6 +17,7 @@ from fleetstop.lab import Started
 from fleetstop.lab.login import login
 
 from .bed import Bed, lives, until
+from .test_above import four_ranks, needs_torch
 from .test_consent import Terminal
 
 pytestmark = pytest.mark.bed
@@ -218,6 +219,27 @@ def test_two_of_the_same_name_are_told_apart_by_their_path_or_not_at_all(
     assert made.code == 0, made.people
     assert made.stanza["match"] == {"script": "/root/train.py"}
     same_process(box, inventory, one, "first")
+
+
+@needs_torch
+def test_a_rank_stands_for_its_launcher(box: Bed, tmp_path: Path) -> None:
+    """The real torchrun: whatever rank is named, it is what started them that starts them anew."""
+    four_ranks(box)
+    shown = box.run("status", box.name, "--script", "ranks.py")
+    ranks = [each for each in shown.target["family"] if each["role"] == "trainer"]
+    inventory = bare(box, tmp_path)
+    made = adopt(box, inventory, ranks[2]["pid"], "--yes")
+    assert made.code == 0, made.people
+    assert made.stanza["match"] == {"script": "ranks.py"}
+    run = made.stanza["launch"]["run"]
+    assert run[:4] == ["/usr/bin/python3", "-u", "-m", "torch.distributed.run"]
+    assert run[-1] == "/root/ranks.py"
+    assert made.stanza["log"] == "/workspace/train.log"
+    assert made.stanza["gpus"] == [0, 1, 2, 3]
+    assert "RANK" not in made.stanza["launch"].get("env", {})
+    ran = box.run("status", f"{box.name}:train", inventory=inventory)
+    found = {each["host_pid"] for each in ran.target["family"] if each["role"] == "trainer"}
+    assert found == {each["host_pid"] for each in ranks}
 
 
 def test_a_question_at_a_terminal(box: Bed, tmp_path: Path) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import fleetstop
 from fleetstop.core.launching.origin import Origin, parse_origins
+from fleetstop.core.launching.recipe import Extra, Known, recipe
 from tests.fakes.local_channel import SHELLS, LocalShell, is_installed
 
 from .test_boot_verbs import ask, play
 
+SUPERVISE = Path(fleetstop.__file__).parent / "remote/scripts/supervise.py"
 _WAITS = "print(flush=True); import time; time.sleep(60)"
 
 
@@ -213,10 +218,7 @@ def test_ids_are_those_of_the_container(kind: str, jobs: list[subprocess.Popen[b
         Path(f"/proc/{job.pid}/{each}").write_text("0 100000 65536\n")
     job.stdin.write(b"\n")
     job.stdin.close()
-    for _ in range(1000):
-        if Path(f"/proc/{job.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
-            break
-        time.sleep(0.01)
+    waited_for(lambda: Path(f"/proc/{job.pid}/cmdline").read_bytes().startswith(b"sleep\0"))
     found: dict[int, Origin] = {}
 
     async def story(local: LocalShell) -> None:
@@ -228,3 +230,71 @@ def test_ids_are_those_of_the_container(kind: str, jobs: list[subprocess.Popen[b
     assert (here.uid, here.gid, here.groups) == (34, 12, (4, 44))
     # without a container's first process the numbers are those of whoever looks
     assert origin_of(kind, job.pid).uid == 100034
+
+
+def test_what_is_started_by_the_recipe_is_born_as_the_old_one_was(
+    kind: str, tmp_path: Path, jobs: list[subprocess.Popen[bytes]]
+) -> None:
+    """From one process's origin through the recipe and the supervisor to another's: the same."""
+    log = tmp_path / "train.log"
+    place = tmp_path / "work"
+    place.mkdir()
+    tmp_path.chmod(0o755)
+    for above in (place, *place.parents[:3]):
+        above.chmod(above.stat().st_mode | 0o011)
+    text = (
+        "import os, resource, time\n"
+        "if os.getuid() == 0:\n"
+        "    os.umask(0o027); os.nice(3); os.setgroups([4, 44]); os.setregid(12, 12)\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (512, 600)); os.setreuid(34, 34)\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    env = {"PATH": "/usr/bin:/bin", "ODD": "a\nb = 'c' \\0040", "EMPTY": "", "HF_TOKEN": "x"}
+    argv = ["/usr/bin/python3", "-S", "-c", text, "", "*"]
+    log.touch()
+    log.chmod(0o666)
+    place.chmod(0o755)
+    with log.open("ab") as file:
+        jobs.append(subprocess.Popen(argv, cwd=place, env=env, stdout=file))
+    waited_for(lambda: b"up" in log.read_bytes())
+    old = origin_of(kind, jobs[0].pid)
+    base = tmp_path / "base"
+    base.mkdir(mode=0o700)
+    made = recipe(
+        None,
+        Known(origin=old),
+        Extra(env={"MORE": "1"}),
+        log=None,
+        mark="m1",
+        status=str(base / "m1.json"),
+    )
+    assert made.notes == ()
+    spec = base / "spec.json"
+    spec.write_text(json.dumps(made.spec.words()))
+    said = subprocess.run(
+        ["/usr/bin/python3", "-I", str(SUPERVISE), str(spec)],
+        stdout=subprocess.PIPE,
+        timeout=60,
+        check=True,
+    ).stdout.split()
+    assert said[0] == b"started", said
+    pid = int(said[1])
+    try:
+        waited_for(lambda: log.read_bytes().count(b"up") == 2)
+        new = origin_of(kind, pid)
+        assert (new.env or {}).pop("FLEETSTOP_MARK") == "m1"
+        assert (new.env or {}).pop("MORE") == "1"
+        assert (new.env or {}).pop("PWD") == str(place)
+        for field in ("argv", "cwd", "env", "uid", "gid", "groups", "umask", "nice", "limits"):
+            assert getattr(new, field) == getattr(old, field), field
+        assert (new.log, new.exe) == (old.log, old.exe)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def waited_for(true: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("did not come about")

@@ -15,7 +15,6 @@ from fleetstop.core.adopting.gather import (
     already,
     candidates,
     gather,
-    program_word,
     saving_places,
     told_apart,
 )
@@ -23,6 +22,7 @@ from fleetstop.core.adopting.stanza import Stanza, Tree, block, flow, scalar
 from fleetstop.core.inventory import Job, Launch, Match
 from fleetstop.core.kin.family import find
 from fleetstop.core.launching.origin import Origin, Stream
+from fleetstop.core.launching.outermost import program_word
 from fleetstop.core.process import ProcessId
 from tests.core.trees import process, tree
 
@@ -160,6 +160,15 @@ def test_behind_tee_and_of_the_script_that_redirects() -> None:
     piped = msgspec.structs.replace(ORIGIN, log=None, streams={1: Stream("pipe:[1]", "p")})
     assert gather(facts(trainer=piped, tee="/w/tee.log")).stanza.log == "/w/tee.log"
     assert gather(facts(trainer=piped)).stanza.log == "/w/train.log"
+
+
+def test_ranks_whose_files_are_of_one_run() -> None:
+    """torchrun -r gives each a file in a directory with a new name; the launcher's log stays."""
+    rank = msgspec.structs.replace(ORIGIN, log="/w/tr/none_x1/0/stdout.log")
+    found = gather(facts(trainer=rank, ranks=4))
+    assert found.stanza.log == "/w/train.log"
+    assert "the first of its 4 trainers writes to /w/tr/none_x1/0/stdout.log" in found.notes[0]
+    assert gather(facts(trainer=rank)).stanza.log == "/w/tr/none_x1/0/stdout.log"
 
 
 def test_who_would_start_it_is_named() -> None:

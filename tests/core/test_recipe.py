@@ -6,6 +6,7 @@ import pytest
 
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.origin import Origin
+from fleetstop.core.launching.outermost import writes_own_log
 from fleetstop.core.launching.recipe import (
     Extra,
     Known,
@@ -177,6 +178,54 @@ def test_in_which_directory(launch: Launch, origin: Origin | None, cwd: str) -> 
     one = made(launch, Known(origin=origin, person=ML))
     assert one.spec.cwd == cwd
     assert ("which directory" in " ".join(one.notes)) == (cwd == "/home/ml")
+
+
+@pytest.mark.parametrize(
+    ("run", "log", "origin", "own_log", "opened"),
+    [
+        (("/r/run.sh",), "/w/a", None, False, "/w/a"),
+        (("/r/run.sh",), None, ORIGIN, False, "/workspace/old.log"),
+        # the inventory's word is newer than the process
+        (("/r/run.sh",), "/w/a", ORIGIN, False, "/w/a"),
+        # its script opens the log: its own output goes where it went
+        (("/r/run.sh",), "/w/a", ORIGIN, True, "/workspace/old.log"),
+        (("bash", "-c", "python t.py | tee /w/a"), "/w/a", None, False, None),
+        (("bash", "-c", "python t.py 2>&1 | tee -a '/w/a'"), "/w/a", None, False, None),
+        (("bash", "-c", "python t.py >/w/a 2>&1"), "/w/a", None, False, None),
+        (("bash", "-c", "python t.py >> /w/a"), "/w/a", None, False, None),
+        (("bash", "-c", "python t.py | tee /w/a.2"), "/w/a", None, False, "/w/a"),
+        (("bash", "-c", "tee /x </y; python t.py --log /w/a"), "/w/a", None, False, "/w/a"),
+        (("python", "t.py", "--log", "/w/a"), "/w/a", None, False, "/w/a"),
+    ],
+)
+def test_what_its_output_goes_to(
+    run: tuple[str, ...], log: str | None, origin: Origin | None, own_log: bool, opened: str | None
+) -> None:
+    """A log that the job opens by itself is not opened for it: with tee each line would stand
+    there twice."""
+    launch = Launch(run=run, cwd="/")
+    one = recipe(
+        launch, Known(origin=origin, own_log=own_log), Extra(), log=log, mark="m", status="/s"
+    )
+    assert one.spec.log == opened
+
+
+@pytest.mark.parametrize(
+    ("head", "trainer", "tee", "log", "own"),
+    [
+        ("/a", "/a", None, "/a", False),
+        ("/a", "/b", None, "/b", True),
+        (None, None, "/b", "/b", True),
+        ("/a", "/b", None, "/a", False),
+        ("/a", "/b", None, "/c", False),
+        (None, None, None, None, False),
+    ],
+)
+def test_whether_a_job_opens_its_log_by_itself(
+    head: str | None, trainer: str | None, tee: str | None, log: str | None, own: bool
+) -> None:
+    one, two = (Origin(ProcessId(1, 1), log=each) for each in (head, trainer))
+    assert writes_own_log(one, two, tee, log) is own
 
 
 def test_what_was_typed_comes_last() -> None:

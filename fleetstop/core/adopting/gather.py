@@ -13,7 +13,6 @@ from fleetstop.core.above.supervisors import Above
 from fleetstop.core.adopting.stanza import Stanza
 from fleetstop.core.inventory import Job, Launch, Match
 from fleetstop.core.kin.family import Family, find
-from fleetstop.core.kin.lineage import shell_runs
 from fleetstop.core.kin.matching import RUNNERS, SHELLS, base, executed, script_of
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import unusual
@@ -32,7 +31,8 @@ class Facts(Struct, frozen=True):
     they were started; `cwd` where the head was started; `script` the trainer's, absolute.
 
     `checkpoints`: a directory in which checkpoints lie that is the job's. `gpus` None: unseen.
-    `login`: see launching.surroundings. `heard`: of INT and TERM, what every trainer hears.
+    `login`: see launching.surroundings. `ranks`: how many trainers. `heard`: of INT and TERM, what
+    every trainer hears.
     """
 
     match: Match
@@ -47,6 +47,7 @@ class Facts(Struct, frozen=True):
     person: Person | None = None
     login: dict[str, str] = {}
     owners: tuple[Above, ...] = ()
+    ranks: int = 1
 
 
 class Gathered(Struct, frozen=True):
@@ -92,6 +93,10 @@ def _stop_signal(facts: Facts, notes: list[str]) -> str | None:
 def _log(facts: Facts, notes: list[str]) -> str | None:
     out, err = facts.trainer.streams.get(1), facts.trainer.streams.get(2)
     found = facts.trainer.log or facts.tee or facts.head.log
+    if facts.ranks > 1 and facts.head.log is not None and found != facts.head.log:
+        # a launcher gives each rank a file of its own, in a directory of that one run
+        notes.append(f"log: the first of its {facts.ranks} trainers writes to {found}")
+        return _path(facts.head.log)
     if found is None:
         where = redact.text(out.target, 100) if out is not None else "a place that was not seen"
         where = "a pipe" if where.startswith("pipe:") else where
@@ -185,19 +190,6 @@ def candidates(trainer: Process, script: str | None) -> tuple[Match, ...]:
 def _nameable(match: Match) -> bool:
     said = match.script or match.module or match.exe or ""
     return bool(said.strip()) and said.isprintable() and _is_text(said)
-
-
-def program_word(process: Process) -> str | None:
-    """What its command line names to be executed: a shell's or interpreter's script, or a program
-    by its path. None: found by PATH, or none."""
-    argv = process.argv or ()
-    ran = shell_runs(argv)
-    if ran is not None:
-        return ran[1] if ran[0] == "script" else None
-    script = script_of(process)
-    if script is not None:
-        return script
-    return argv[0] if argv and "/" in argv[0] else None
 
 
 def told_apart(

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from fleetstop.core.above.supervisors import Above
 from fleetstop.core.kin.family import Family
-from fleetstop.core.kin.lineage import pipe_partner
-from fleetstop.core.kin.matching import base
-from fleetstop.core.launching.origin import GONE
+from fleetstop.core.kin.lineage import pipe_partner, shell_runs
+from fleetstop.core.kin.matching import base, script_of
+from fleetstop.core.launching.origin import GONE, Origin
 from fleetstop.core.process import Process, ProcessTree
 
 # what stands above and has the job in its keeping, whether or not it restarts it
@@ -35,6 +35,19 @@ def outermost(tree: ProcessTree, family: Family) -> Process | None:
     return next(iter(tops.values())) if len(tops) == 1 else None
 
 
+def program_word(process: Process) -> str | None:
+    """What its command line names to be executed: a shell's or interpreter's script, or a program
+    by its path. None: found by PATH, or none."""
+    argv = process.argv or ()
+    ran = shell_runs(argv)
+    if ran is not None:
+        return ran[1] if ran[0] == "script" else None
+    script = script_of(process)
+    if script is not None:
+        return script
+    return argv[0] if argv and "/" in argv[0] else None
+
+
 def tee_log(tree: ProcessTree, family: Family) -> str | None:
     """The file of the `tee` that a member's output is piped through (`run.sh | tee log`)."""
     members = [each for kin in family.members if (each := tree.get(kin.id)) is not None]
@@ -48,6 +61,13 @@ def tee_log(tree: ProcessTree, family: Family) -> str | None:
             if (file.writable_file or file.appended_file) and not file.target.endswith(GONE):
                 return file.target
     return None
+
+
+def writes_own_log(head: Origin, trainer: Origin, tee: str | None, log: str | None) -> bool:
+    """Whether the job opens its log by itself (a script with `> log`, or `| tee log`), while what
+    starts it writes elsewhere: whoever starts it must not open that file for it, or lines of a tee
+    would stand there twice."""
+    return log is not None and head.log != log and log in (trainer.log, tee)
 
 
 def owners(family: Family, above: Iterable[Above]) -> tuple[Above, ...]:

@@ -35,6 +35,7 @@ class Known(Struct, frozen=True):
     person: Person | None = None
     login: dict[str, str] = {}
     checkpoint: str | None = None
+    own_log: bool = False
 
 
 class Extra(Struct, frozen=True):
@@ -92,7 +93,7 @@ def recipe(
         cwd=cwd,
         # a relative script is found by it, should the trainer change its directory
         env=_env(launch, known, notes) | {"PWD": cwd} | extra.env,
-        log=log if log is not None else (origin.log if origin is not None else None),
+        log=_log(log, argv, known),
         mark=mark,
         status=status,
         **_person(launch, known),
@@ -142,6 +143,18 @@ def _cwd(launch: Launch | None, known: Known, notes: list[str]) -> str:
     home = known.person.home if known.person is not None else "/"
     notes.append(f"nothing says in which directory it starts: {home}")
     return home
+
+
+def _log(log: str | None, argv: Sequence[str], known: Known) -> str | None:
+    """What its output goes to: the job's log, unless it opens that by itself."""
+    had = known.origin.log if known.origin is not None else None
+    if log is None:
+        return had
+    # a shell's text that says so: `… | tee -a LOG`, `… >LOG 2>&1`
+    end = rf"[\s'\"]*{re.escape(log)}(?![\w./-])"
+    opens = re.compile(rf"\btee\b[^|;&]*?\s{end}|>{end}")
+    by_itself = known.own_log or any(opens.search(word) for word in argv)
+    return (had if had != log else None) if by_itself else log
 
 
 def _env(launch: Launch | None, known: Known, notes: list[str]) -> dict[str, str]:
