@@ -42,6 +42,9 @@ def change(files: Sequence[Path], cwd: Path, placing: Placing, stanza: Stanza) -
     It is read back: the inventory must be what it was, and this job. Raises Refused where a file
     is written in a way that this cannot be added to.
     """
+    for each in files:
+        if not each.is_file():  # a pipe has been read, and is empty now
+            raise Refused(f"{plain(relative(cwd, each))} is no plain file; nothing can be added")
     path = _file_for(files, cwd, placing) if files else cwd / NEW_FILE
     shown = relative(cwd, path)
     before = _content(path, shown) if files else None
@@ -79,8 +82,6 @@ def _file_for(files: Sequence[Path], cwd: Path, placing: Placing) -> Path:
 
 
 def _content(path: Path, shown: str) -> bytes:
-    if not path.is_file():
-        raise Refused(f"{plain(shown)} is no plain file, so nothing can be added to it")
     try:
         return path.read_bytes()
     except OSError as error:

@@ -277,6 +277,34 @@ def test_without_root_on_the_host_it_is_read_in_the_container(box: Bed, tmp_path
         same_process(box, inventory, job)
 
 
+def test_a_machine_itself_may_have_the_job(box: Bed, tmp_path: Path) -> None:
+    """No container: its own users, its own numbers; the script is told by its path."""
+    script = tmp_path / "adopted.py"
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(120)\n")
+    log = tmp_path / "host.log"
+    with log.open("ab") as file:
+        job = subprocess.Popen(
+            ["/usr/bin/python3", "-u", "adopted.py"], cwd=tmp_path, stdout=file,
+            env={"PATH": "/usr/bin:/bin", "PWD": str(tmp_path), "TAG": "h"},
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        until(lambda: b"up" in log.read_bytes())
+        inventory = bare(box, tmp_path)
+        made = adopt(box, inventory, job.pid, "--yes", target="lab1")
+        assert made.code == 0, made.people
+        assert made.stanza["match"] == {"script": "adopted.py"}
+        assert made.stanza["log"] == str(log)
+        launch = made.stanza["launch"]
+        assert (launch["cwd"], launch["env"]) == (str(tmp_path), {"TAG": "h"})
+        assert made.stanza["deploy"] == {"dest": str(tmp_path)}
+        ran = box.run("status", "lab1:train", inventory=inventory)
+        assert [each["pid"] for each in ran.target["family"]] == [job.pid], ran.people
+    finally:
+        job.kill()
+        job.wait()
+
+
 def test_by_address_without_any_inventory(box: Bed, tmp_path: Path) -> None:
     """A file is made where one is looked for; the host comes with it. The lab's pct is not where
     an address looks for it, so nothing is asked in the container: it is told from the host."""

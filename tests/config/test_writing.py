@@ -188,6 +188,16 @@ def test_without_any_inventory_a_file_is_made(tmp_path: Path) -> None:
         write(made)
 
 
+def test_what_is_no_file_is_not_written_to(tmp_path: Path) -> None:
+    fleet(tmp_path, BLOCK)
+    aim = target(load(tmp_path), 200)
+    where = placing(load(tmp_path), aim, "train")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(Refused, match="pipe is no plain file"):
+        change((pipe,), tmp_path, where, STANZA)
+
+
 def test_of_several_files_the_one_that_has_the_container(tmp_path: Path) -> None:
     one = fleet(tmp_path, "hosts: {pve1: {ssh: root@h}}\n", "fleet-a.yaml")
     two = fleet(tmp_path, "containers: {ct200: {host: pve1, vmid: 200}}\n", "fleet-b.yaml")
