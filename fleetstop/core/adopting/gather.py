@@ -27,8 +27,8 @@ _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|java|julia|Rscript)[0-9.
 
 # what stands beside a job and is none: by its name anybody's would be found
 _NO_NAMES = SHELLS | frozenset(
-    "tee cat tail head grep sed awk sleep less more vi vim nano emacs top htop nvtop nvidia-smi watch"
-    " tmux screen sshd rsync scp tar busybox".split()
+    "tee cat tail head grep sed awk sleep less more vi vim nano emacs top htop nvtop nvidia-smi"
+    " watch tmux screen sshd rsync scp tar busybox".split()
 )
 
 
