@@ -11,19 +11,19 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import hands, staging
 from fleetstop.actions.errand import Errand
-from fleetstop.actions.grounding import known, newest_whole
+from fleetstop.actions.grounding import newest_whole
 from fleetstop.actions.interpreter import script
 from fleetstop.actions.launching import LaunchPlan
 from fleetstop.actions.lots import Lot
+from fleetstop.actions.origins import known
 from fleetstop.actions.showing import wish
 from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching import launchers
-from fleetstop.core.launching.activator import ActivatorSpec, SwapFile, late_file, launch_file
+from fleetstop.core.launching.activator import ActivatorSpec, SwapFile, late_file
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.recipe import Extra, Known, Recipe, recipe, resume_words, shown
-from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
 from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
@@ -68,8 +68,7 @@ class Equipment:
     def _recipe(self, place: Known, extra: Extra, mark: str) -> Recipe:
         lot = self._lot
         status = f"{lot.base}/status/{mark}.json"
-        # a log that the inventory names is the job's; else it goes on where it went
-        log = lot.job.log or (lot.now.log if lot.now is not None else None)
+        log = lot.job.log
         return recipe(lot.job.launch, place, extra, log=log, mark=mark, status=status)
 
     async def plan(self) -> LaunchPlan:
@@ -126,19 +125,14 @@ class Equipment:
     def _more(self) -> dict[str, dict[str, Any]]:
         """For a tmux session or a unit: how it is entered, and what the one in it has to know."""
         lot = self._lot
-        if launchers.carrier(lot.job) is None:
-            return {}
         stop = lot.scope.run.typed("stop", lot.scope.target.name)
         specs = {"launch": self.new.spec}
         specs |= {"launch_old": self.old.spec} if self.old is not None else {}
-        return {name: self._carried(name, spec, stop) for name, spec in specs.items()}
-
-    def _carried(self, name: str, spec: LaunchSpec, stop: str) -> dict[str, Any]:
-        lot, plain = self._lot, spec.words()
-        told = launchers.words(lot.job, spec, stop)
-        file = launch_file(lot.base, lot.run, name)
-        command = launchers.command(lot.job, lot.python, lot.base, file)
-        return {key: told[key] for key in told if key not in plain} | {"command": list(command)}
+        made = {}
+        for name, spec in specs.items():
+            plain, told = spec.words(), launchers.words(lot.job, spec, stop)
+            made[name] = {key: told[key] for key in told if key not in plain}
+        return made
 
     @property
     def expected(self) -> Expected:
@@ -203,7 +197,7 @@ class Equipment:
         lot = self._lot
         if lot.before is None:
             return None
-        origin = lot.now.head if lot.now is not None else None
+        origin = self._place.origin
         env, secrets = told_env((origin.env if origin is not None else None) or {})
         release = Release(
             id=lot.before,
@@ -223,7 +217,10 @@ class Equipment:
 
 async def equipment(lot: Lot, errand: Errand) -> Equipment:
     """Raises Refused where nothing says how the job is started."""
-    return Equipment(lot, errand, await known(lot.scope, lot.job, lot.now))
+    job, now = lot.job, lot.now
+    newest = await newest_whole(lot.scope, job.checkpoints, at_rest=now is None)
+    running = (lot.scene.tree, now.family) if now is not None else None
+    return Equipment(lot, errand, await known(lot.scope, job.launch, job.log, running, newest))
 
 
 def _patience(book: Playbook) -> float:

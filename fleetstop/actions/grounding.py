@@ -5,22 +5,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct
 
 from fleetstop.actions import looks
 from fleetstop.actions.interpreter import ask
 from fleetstop.actions.kept import FRESH_S, Kept
 from fleetstop.actions.locate import Scene
-from fleetstop.actions.origins import login, origins, person, where_from
+from fleetstop.actions.origins import origins
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import Above, standing_above
 from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
 from fleetstop.core.launching.interpreter import USUAL, of_process, of_words
-from fleetstop.core.launching.origin import Origin
-from fleetstop.core.launching.outermost import outermost, owners, program_word, tee_log
-from fleetstop.core.launching.recipe import Known, whom
+from fleetstop.core.launching.outermost import owners
 from fleetstop.core.process import Process
 from fleetstop.core.redact import brief
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
@@ -36,15 +33,13 @@ _TRIED = 8
 
 
 class Running(Struct, frozen=True):
-    """The job that runs. `head`: how its outermost own process was started; `trainer`: who trains;
-    `restarts`: what has it in its keeping, a sentence; `log`: where its output goes."""
+    """The job that runs. `exe`: its trainer's program; `restarts`: what has it in its keeping, a
+    sentence."""
 
     family: Family
-    head: Origin | None
     trainer: Process
     exe: str | None
     restarts: str | None
-    log: str | None
 
 
 async def running(scope: Scope, scene: Scene, family: Family) -> Running:
@@ -52,29 +47,14 @@ async def running(scope: Scope, scene: Scene, family: Family) -> Running:
     trainer = tree.get(family.trainers[0].id)
     if trainer is None:
         raise Refused("its trainer ended while it was looked at", hint="run it again")
-    head = outermost(tree, family)
-    asked = [each for each in (head, trainer) if each is not None]
-    told = await origins(scope, tree, {each.id: each for each in asked}.values())
+    told = await origins(scope, tree, [trainer])
     kept = owners(family, standing_above(tree, family, scene.notes))
-    origin = told.get(head.id) if head is not None else None
     return Running(
         family=family,
-        head=await _with_its_directory(scope, origin, head),
         trainer=trainer,
         exe=told[trainer.id].exe if trainer.id in told else None,
         restarts=described(kept[0]) if kept else None,
-        log=(origin.log if origin is not None else None) or tee_log(tree, family),
     )
-
-
-async def _with_its_directory(
-    scope: Scope, origin: Origin | None, head: Process | None
-) -> Origin | None:
-    """A relative program is found from where it was started, which need not be where it is."""
-    if origin is None or head is None:
-        return origin
-    where = await where_from(scope, origin, program_word(head))
-    return msgspec.structs.replace(origin, cwd=where or origin.cwd)
 
 
 def python_of(job: Job, now: Running | None) -> str:
@@ -125,17 +105,6 @@ async def newest_whole(scope: Scope, directory: str | None, *, at_rest: bool) ->
     except looks.NOT_ENTERED:
         return None
     return None
-
-
-async def known(scope: Scope, job: Job, now: Running | None) -> Known:
-    """What a recipe needs of the place."""
-    origin = now.head if now is not None else None
-    return Known(
-        origin=origin,
-        person=await person(scope, whom(job.launch, origin)),
-        login=await login(scope),
-        checkpoint=await newest_whole(scope, job.checkpoints, at_rest=now is None),
-    )
 
 
 def described(above: Above) -> str:

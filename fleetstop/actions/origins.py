@@ -91,7 +91,20 @@ async def known(
         login=await login(scope),
         checkpoint=checkpoint,
         own_log=start is not None and writes_own_log(start.head, start.trainer, start.tee, log),
+        inherited=await _inherited(scope) if start is not None else {},
     )
+
+
+async def _inherited(scope: Scope) -> dict[str, tuple[int, int]]:
+    """The limits of our own shell in the container, which starts what is started there."""
+    try:
+        shell = await scope.place.inside()
+        ours = [str(each.pid) for each in scope.place.ours_inside]
+        answer = await shell.run(Command("origin", tuple(ours)))
+    except CouldNotLook:
+        return {}
+    found = list(parse_origins(answer.data).values()) if answer.status == 0 else []
+    return found[0].limits if found else {}
 
 
 def process_of(tree: ProcessTree, kin: Kin) -> Process:

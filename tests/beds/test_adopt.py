@@ -170,6 +170,12 @@ def test_behind_tee_its_file_is_the_log(box: Bed, tmp_path: Path) -> None:
     pipe = "python3 -u /root/train.py --gpus 1 2>&1 | tee /workspace/train.log"
     assert made.stanza["launch"]["run"] == ["bash", "-c", pipe]
     same_process(box, inventory, job)
+    # by the stanza it is stopped as gently as any: one INT, heard, and it saves
+    ran = box.run("stop", f"{box.name}:train", "--graceful", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert ran.signals == [("INT", [job.pid])]
+    assert box.signals_seen(job) == 1
+    assert len(box.saved()) == 1
 
 
 @pytest.mark.skipif(shutil.which("supervisord") is None, reason="supervisor is not installed")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +43,15 @@ def jobs() -> Iterator[list[subprocess.Popen[bytes]]]:
         each.wait()
         if each.stdout is not None:
             each.stdout.close()
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """Other users come to it; to pytest's own directories they don't."""
+    place = Path(tempfile.mkdtemp(prefix="fs-origin-"))
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place)
 
 
 def origin_of(kind: str, pid: int, word: str | None = None) -> Origin:
@@ -233,15 +244,12 @@ def test_ids_are_those_of_the_container(kind: str, jobs: list[subprocess.Popen[b
 
 
 def test_what_is_started_by_the_recipe_is_born_as_the_old_one_was(
-    kind: str, tmp_path: Path, jobs: list[subprocess.Popen[bytes]]
+    kind: str, open_to_all: Path, jobs: list[subprocess.Popen[bytes]]
 ) -> None:
     """From one process's origin through the recipe and the supervisor to another's: the same."""
-    log = tmp_path / "train.log"
-    place = tmp_path / "work"
+    log = open_to_all / "train.log"
+    place = open_to_all / "work"
     place.mkdir()
-    tmp_path.chmod(0o755)
-    for above in (place, *place.parents[:3]):
-        above.chmod(above.stat().st_mode | 0o011)
     text = (
         "import os, resource, time\n"
         "if os.getuid() == 0:\n"
@@ -258,7 +266,7 @@ def test_what_is_started_by_the_recipe_is_born_as_the_old_one_was(
         jobs.append(subprocess.Popen(argv, cwd=place, env=env, stdout=file))
     waited_for(lambda: b"up" in log.read_bytes())
     old = origin_of(kind, jobs[0].pid)
-    base = tmp_path / "base"
+    base = open_to_all / "base"
     base.mkdir(mode=0o700)
     made = recipe(
         None,

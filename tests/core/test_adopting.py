@@ -198,6 +198,8 @@ CANDIDATES: list[tuple[str, str | None, list[Match]]] = [
     ("perl t.pl", None, []),
     ("bash run.sh", None, []),
     ("java -jar x.jar", None, []),
+    ("tee -a log", None, []),
+    ("/usr/bin/vim train.py", None, []),
 ]
 
 

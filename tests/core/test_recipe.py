@@ -102,6 +102,14 @@ def test_as_it_was_without_any_inventory() -> None:
     assert (spec.umask, spec.nice, spec.limits) == (0o027, 5, {"NOFILE": (512, 1024)})
 
 
+def test_limits_that_it_would_inherit_are_not_set_again() -> None:
+    inherited = {"NOFILE": (512, 1024), "STACK": (1, 2)}
+    assert made(None, Known(origin=ORIGIN, inherited=inherited)).spec.limits == {}
+    inherited = {"NOFILE": (512, 2048)}
+    spec = made(None, Known(origin=ORIGIN, inherited=inherited)).spec
+    assert spec.limits == {"NOFILE": (512, 1024)}
+
+
 def test_both_the_inventory_says_what_it_says_and_the_rest_is_as_it_was() -> None:
     """The secret that adopt did not write comes from the process; what else it had does not."""
     one = made(LAUNCH, Known(origin=ORIGIN, person=ML))

@@ -25,6 +25,12 @@ _SAVES_TO = re.compile(
 )
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|java|julia|Rscript)[0-9.]*\w?")
 
+# what stands beside a job and is none: by its name anybody's would be found
+_NO_NAMES = SHELLS | frozenset(
+    "tee cat tail head grep sed awk sleep less more vi vim nano emacs top htop nvtop nvidia-smi"
+    " watch tmux screen sshd rsync scp tar busybox".split()
+)
+
 
 class Facts(Struct, frozen=True):
     """What was seen. `head` is the job's outermost process, `trainer` the first trainer, both as
@@ -182,7 +188,7 @@ def candidates(trainer: Process, script: str | None) -> tuple[Match, ...]:
         found.append(Match(module=ran.module))
     elif named := script or script_of(trainer):
         found += [Match(script=base(named)), Match(script=named)]
-    elif argv and not _INTERPRETER.fullmatch(base(argv[0])) and base(argv[0]) not in SHELLS:
+    elif argv and not _INTERPRETER.fullmatch(base(argv[0])) and base(argv[0]) not in _NO_NAMES:
         found += [Match(exe=base(argv[0])), Match(exe=argv[0])]
     return tuple(dict.fromkeys(each for each in found if _nameable(each)))
 

@@ -89,11 +89,6 @@ class ActivatorSpec(Struct, frozen=True):
         return json.dumps(plain)
 
 
-def launch_file(base: str, run: str, name: str) -> str:
-    """Where the activator puts what supervise.py reads; `name`: launch or launch_old."""
-    return f"{base}/{name}-{run}.json"
-
-
 def late_file(base: str, run: str) -> str:
     """Arguments that are known only once the old run has ended: {"launch": [...], ...}."""
     return f"{base}/late-{run}.json"

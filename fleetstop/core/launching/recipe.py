@@ -36,6 +36,7 @@ class Known(Struct, frozen=True):
     login: dict[str, str] = {}
     checkpoint: str | None = None
     own_log: bool = False
+    inherited: dict[str, tuple[int, int]] = {}
 
 
 class Extra(Struct, frozen=True):
@@ -99,7 +100,11 @@ def recipe(
         **_person(launch, known),
         umask=origin.umask if origin is not None and origin.umask is not None else 0o022,
         nice=origin.nice if origin is not None and origin.nice is not None else 0,
-        limits=origin.limits if origin is not None else {},
+        limits={
+            name: pair
+            for name, pair in (origin.limits if origin is not None else {}).items()
+            if known.inherited.get(name) != pair
+        },
     )
     notes += origin.unseen if origin is not None and launch is None else ()
     return Recipe(spec, tuple(notes))

@@ -38,8 +38,7 @@ class Trainer:
     def __init__(self, base: "wary.Top", spec: Json, file: bytes) -> None:
         self.base, self.file = base, file
         self.prefix = [wary.bytes_of(word) for word in spec.get("prefix") or []]
-        self.command = [wary.bytes_of(word) for word in spec.get("command") or []]
-        self.spec = {name: spec[name] for name in spec if name not in ("prefix", "command")}
+        self.spec = {name: value for name, value in spec.items() if name != "prefix"}
         self.late = None  # type: Optional[List[str]]
         self.status, self.mark = wary.bytes_of(spec["status"]), str(spec["mark"])
         self.log = wary.bytes_of(spec["log"]) if spec["log"] else None
@@ -74,7 +73,7 @@ class Trainer:
                 os.unlink(file)
 
     def _ask(self, words: List[bytes]) -> None:
-        words = self.command or self.prefix + words
+        words = self.prefix + words
         with wary.doing("run", words[0]):
             asked = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/",
