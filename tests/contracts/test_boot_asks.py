@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,9 +209,12 @@ def _lives(pid: int) -> bool:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[str]:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """On a server of its own: one leaves with its last session, while another is made on it."""
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
+    sockets = tempfile.mkdtemp(prefix="fst-", dir="/tmp")
+    monkeypatch.setenv("TMUX_TMPDIR", sockets)
     name = f"fs{os.getpid()}-{tmp_path.name[-20:]}"
     for window in ("first", "second"):
         text = f"cat >{tmp_path}/{window}"
@@ -220,6 +224,7 @@ def session(tmp_path: Path) -> Iterator[str]:
         subprocess.run(["tmux", *words, text], check=True, stdin=subprocess.DEVNULL)
     yield name
     subprocess.run(["tmux", "kill-session", "-t", f"={name}"], check=False)
+    shutil.rmtree(sockets)
 
 
 def _panes(session: str) -> list[str]:
@@ -249,5 +254,24 @@ def test_keys_reach_the_named_pane_alone(kind: str, session: str, tmp_path: Path
         assert (
             await ask(local, "before", SOON, "keys", "nobody-has-this", first, "x")
         ).status == 46
+
+    play(kind, story)
+
+
+def test_a_dead_pane_names_nobody(kind: str, session: str, tmp_path: Path) -> None:
+    """It keeps its process's PID (remain-on-exit), which may be a stranger's by now."""
+
+    async def story(local: LocalShell) -> None:
+        first, second = _panes(session)
+        for words in (["set", "-w", "-t", f"={session}:0", "remain-on-exit", "on"],
+                      ["send-keys", "-t", f"={session}:0", "C-d"]):  # fmt: skip
+            subprocess.run(["tmux", *words], check=True)
+        until = time.monotonic() + 30
+        while _lives(int(first)) and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
+        assert first in _panes(session)
+        assert (await ask(local, "panes", session)).data.split() == [second.encode()]
+        assert (await ask(local, "before", SOON, "keys", session, first, "x")).status == 46
 
     play(kind, story)

@@ -608,8 +608,9 @@ log() { # file : now, mtime, size, then the tail
 }
 # in the C locale procps turns what is not ASCII into question marks before it matches
 pgrep_() { decode "$1"; LC_ALL=C.UTF-8 pgrep -f -- "$text"; }
-# panes SESSION : the PID of the first process in each pane of it, by exact name
-panes() { decode "$1"; tmux list-panes -s -t "=$text" -F '#{pane_pid}'; }
+# panes SESSION : the PID of the first process in each pane of it, by exact name. A dead pane (see
+# remain-on-exit) keeps its PID, which may be a stranger's by now.
+panes() { decode "$1"; tmux list-panes -s -t "=$text" -F '#{?pane_dead,,#{pane_pid}}'; }
 
 # before LATEST ASK WORD... : touch, keys or run, unless it comes late, as strike does (see clock): a
 # shell that was stalled must not type anything when its client has long decided otherwise.
@@ -643,7 +644,7 @@ keys() {
   command -v tmux >/dev/null 2>&1 || return 127
   decode "$1"; session=$text; wanted=,$2,; shift 2
   typed=
-  for pane in $(tmux list-panes -s -t "=$session" -F '#{pane_id}:#{pane_pid}'); do
+  for pane in $(tmux list-panes -s -t "=$session" -F '#{pane_id}:#{?pane_dead,,#{pane_pid}}'); do
     case $wanted in *",${pane#*:},"*) ;; *) continue ;; esac
     id=${pane%%:*}
     # in copy mode keys go to the pager of tmux; -X fails where the pane is in no mode
