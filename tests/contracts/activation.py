@@ -205,7 +205,7 @@ class Activator:
             end(*one)
         for path in self.base.glob("status/*.json"):
             started = json.loads(path.read_text())
-            for one in filter(None, (started["trainer"], started["supervisor"])):
+            for one in filter(None, (started.get("trainer"), started.get("supervisor"))):
                 end(one["pid"], one["start"])
 
 

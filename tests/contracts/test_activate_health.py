@@ -124,6 +124,7 @@ def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> 
     child = int((job.dest / "child").read_text())
     one = child, start_of(child)
     job.children.append(one)
+    time.sleep(1.0)
     state = job.state
     assert (state["step"], state["ended_at"]) == ("launched", None)
     [finding] = state["findings"]

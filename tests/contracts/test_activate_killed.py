@@ -117,7 +117,8 @@ def again(job: Activator) -> None:
     job.spec["files"].clear()
     filled(job, NEW)
     half = not (job.base / "releases/r1/manifest.json").exists()  # then it is made whole
-    job.begin(before="r1" if half else "r1-again", release="r3", launch=job.launch("again"))
+    job.spec.update(launch=job.launch("again"), launch_old=job.launch("old-again"))
+    job.begin(before="r1" if half else "r1-again", release="r3")
     job.order("go")
     job.reach("launched")
     job.order("done")

@@ -134,6 +134,14 @@ def test_a_user_that_the_container_does_not_know(job: Activator) -> None:
     assert said.endswith(("Invalid argument", "Operation not permitted"))
 
 
+def test_a_mark_that_was_used_before(job: Activator) -> None:
+    """Its state file would be taken for the new start's."""
+    status = job.base / "status/old.json"
+    status.parent.mkdir()
+    status.write_text("{}")
+    assert refuses(job) == f"{status} is there: a mark is used once"
+
+
 def test_a_directory_that_others_may_write(job: Activator) -> None:
     job.base.chmod(0o777)
     assert refuses(job) == f"{job.base} is not ours alone to write to"

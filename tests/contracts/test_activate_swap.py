@@ -272,47 +272,6 @@ def test_what_is_no_plain_log_is_left_alone(job: Activator, tmp_path: Path) -> N
     assert job.log.is_symlink()
 
 
-def test_five_releases_are_kept_and_what_is_needed(job: Activator) -> None:
-    names = [f"r-{number}" for number in range(8)]
-    for age, name in enumerate(reversed(names)):
-        (job.base / "releases" / name / "files").mkdir(parents=True)
-        (job.base / "releases" / name / "manifest.json").write_text("{}")
-        os.utime(job.base / "releases" / name, (1e9 - age, 1e9 - age))
-    kept = job.base / "releases/r-0"
-    (kept / "files/train.sh").write_text(OLD)
-    os.utime(kept, (1e9 - 100, 1e9 - 100))
-    job.new("train.sh", NEW)
-    job.begin(before="r-0")
-    job.order("go")
-    job.reach("launched")
-    assert len(list((job.base / "releases").iterdir())) == 9
-    job.order("done")
-    job.end("healthy")
-    left = {path.name for path in (job.base / "releases").iterdir()}
-    assert left == {"r2", "r-7", "r-6", "r-5", "r-4", "r-0"}
-    assert job.litter() == [".fleetstop/train/status/new.json.end"]
-
-
-def test_a_kept_release_comes_back_and_stays_kept(job: Activator) -> None:
-    """As `rollback` does it: what is brought up lies in a release already."""
-    kept = job.base / "releases/r0"
-    (kept / "files").mkdir(parents=True)
-    (kept / "manifest.json").write_text("{}")
-    os.utime(kept, (1e9, 1e9))
-    job.new("train.sh", NEW)
-    (job.stage / "files/train.sh").rename(kept / "files/train.sh")
-    job.spec["files"][0]["staged"] = str(kept / "files/train.sh")
-    job.begin(release="r0")
-    job.order("go")
-    assert job.reach("launched")["running"] == "r0"
-    job.order("done")
-    job.end("healthy")
-    assert (job.dest / "train.sh").read_text() == NEW
-    assert (kept / "files/train.sh").read_text() == NEW
-    assert not job.stage.exists()
-    assert kept.stat().st_mtime > time.time() - 600  # as old as its last use
-
-
 def test_nothing_but_a_launch(job: Activator) -> None:
     before = tree(job.dest)
     job.begin(release="r1", before="r1", launch_old=None)

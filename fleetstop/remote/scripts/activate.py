@@ -14,9 +14,9 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
     files                        [{"path", "staged", "sha256", "size", "mode", "uid", "gid"}], the
                                  paths absolute, without symbolic links
     gone                         [{"pid", "start"}]: gone before anything is replaced
-    launch, launch_old           what supervise.py reads, or null: nothing is started. Besides it
-                                 may have "prefix", words before the command that starts it, which
-                                 has to return at once
+    launch, launch_old           what supervise.py reads, or null: nothing is started. Each has a
+                                 mark and status of its own, never used before; besides it may have
+                                 "prefix", words before the command, which has to return at once
     log                          rotated unless somebody is seen to write it, or null
     health                       {"within_s", "log_matches": a regular expression or null}
     roll_back                    whether the old version comes back by itself

@@ -21,6 +21,7 @@ else:
 Json = Dict[str, Any]
 LOOK_S = 0.1
 LEAVE_S = 10.0  # so long what was launched may still be seen after the order `back`
+SETTLE_S = 1.0  # so long its supervisor may take to leave after it
 TRIES_S = 600  # so long the last state is tried to be written, once a second
 ROOM = 4096
 UNSEEN = contextlib.suppress(OSError, wary.Refused)
@@ -81,7 +82,7 @@ class Activation:
         self.state.update({name: spec[name] for name in ("run", "release", "before")})
         for name in "trainer exit signal reason at order running log_rotated confirmed_by".split():
             self.state[name] = None
-        self.ended = None  # type: Optional[str]
+        self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
         told = self.spec[name]
@@ -191,8 +192,7 @@ class Activation:
                 asked = self.client.now
                 self.say("launched", order=self.client.word)
             word, left, now = self.client.word, new.left(), self.client.now
-            if self.ended is None and not new.runs():
-                self._note_end(new, left)
+            self._note_end(new, left)
             if not left:
                 told = str(self.ended)
                 return self.back(told) if word == "back" else self._down(told)
@@ -206,8 +206,13 @@ class Activation:
                 return self._judge(new)
 
     def _note_end(self, new: "trainer.Trainer", left: List[int]) -> None:
-        self.state["exit"], self.state["signal"], self.ended = new.end()
-        if left:
+        """Of what was started itself; what it started may live on."""
+        now = self.client.now
+        if self.ended is None and not new.runs() and new.recorded():
+            self.state["exit"], self.state["signal"], self.ended = new.end()
+            self._tell_at = now + SETTLE_S
+        if self.ended and left and self._tell_at is not None and now >= self._tell_at:
+            self._tell_at = None
             pids = ", ".join(map(str, left))
             self.findings.append(f"{self.ended}, but what it started lives on: {pids}")
             self.say("launched")
@@ -216,7 +221,7 @@ class Activation:
         """In the client's stead; what lives is left running."""
         told = "the client left before it had judged"
         if not new.runs():
-            return self.end("unconfirmed", reason=f"{told}, and {self.ended}")
+            return self.end("unconfirmed", reason=f"{told}, and {self.ended or 'it ended'}")
         if not new.said(self.spec["health"]["log_matches"]):
             return self.end("unconfirmed", reason=f"{told}, and the log does not tell of health")
         return self._healthy("activator")

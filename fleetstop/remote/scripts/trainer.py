@@ -48,6 +48,8 @@ class Trainer:
     def make_room(self) -> None:
         """For all that is written at its start: the disk may be full by then."""
         folder = os.path.dirname(self.status)
+        if os.path.lexists(self.status):  # it would be read as this start's
+            raise wary.Refused(f"{wary.text_of(self.status)} is there: a mark is used once")
         with wary.doing("write", folder):
             os.makedirs(folder, 0o755, exist_ok=True)
             wary.fill(self.base.at(self.file), b" " * len(self._text()) + ROOM, 0o600)
@@ -86,13 +88,13 @@ class Trainer:
         with contextlib.suppress(subprocess.TimeoutExpired):
             asked.wait(1)
         end = time.monotonic() + (FAILED_S if asked.returncode else START_S)
-        while not self._recorded():
+        while not self._came():
             if time.monotonic() > end:
                 told = f"{wary.text_of(words[0])} did not tell of a start"
                 raise (wary.Refused if asked.returncode else Silent)(": ".join([told, *said[-1:]]))
             time.sleep(0.05)
 
-    def _recorded(self) -> bool:
+    def _came(self) -> bool:
         """Whether the state file knows the trainer: nobody sees what is printed in tmux."""
         state = self._state()
         if state.get("failed"):
@@ -117,6 +119,12 @@ class Trainer:
             return [self.id["pid"]]
         above = self._state().get("supervisor")
         return marked(self.mark) or ([above["pid"]] if above and alive(above) else [])
+
+    def recorded(self) -> bool:
+        """Whether what is recorded of its end is all that ever will be."""
+        state = self._state()
+        above = state.get("supervisor")
+        return bool(state.get("ended_at")) or not (above and alive(above))
 
     def end(self) -> Tuple[Optional[int], Optional[str], str]:
         """Exit code, signal, and both as words."""

@@ -149,9 +149,7 @@ def again(here: int, name: bytes, there: int, temp: bytes) -> None:
             os.utime(temp, ns=(of.st_atime_ns, of.st_mtime_ns), dir_fd=there)
         finally:
             os.close(source)
-    os.rename(temp, name, src_dir_fd=there, dst_dir_fd=there)
-    with MISSING:  # rename(2) leaves both names where they are one file
-        os.unlink(temp, dir_fd=there)
+    os.rename(temp, name, src_dir_fd=there, dst_dir_fd=there)  # leaves both if they are one file
 
 
 def rotate(log: bytes) -> Optional[bytes]:
