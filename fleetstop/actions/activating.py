@@ -134,11 +134,20 @@ class Activation:
             await self._scope.clock.sleep(_EVERY_S)
 
     async def lives(self) -> bool:
-        if self._activator is None:
-            return False
+        return self._activator is not None and await self._any_lives(self._activator)
+
+    async def at_work(self) -> bool:
+        """It lives, and has not left this launch to itself: it would still take an order."""
+        state = await self.look()
+        return state is not None and not state.left and await self.lives()
+
+    async def old_lives(self) -> bool:
+        """Whether one of those that were to be gone is there."""
+        return await self._any_lives(*self.spec.gone)
+
+    async def _any_lives(self, *born: Born) -> bool:
         tree = await looks.look(self._scope.place, self._scope.target.vmid)
-        found = here(tree, self._activator)
-        return found is not None and found.alive
+        return any(found is not None and found.alive for found in (here(tree, e) for e in born))
 
     async def clean(self) -> None:
         """Its spec holds secrets. An activator that has begun, and failed, has done so itself."""

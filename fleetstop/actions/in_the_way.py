@@ -19,6 +19,9 @@ async def in_the_way(
 ) -> tuple[str, ...]:
     """Findings, told already. Raises Refused, with every obstacle. `ours`: what is stopped first,
     None for a launch; `base`: where the job's releases lie."""
+    if not scene.running:
+        vmid = scope.target.vmid
+        raise Refused(f"container {vmid} is stopped", hint=f"on the host: pct start {vmid}")
     state, record = await _last_run(scope, base)
     job = scope.target.job
     wanted = job.gpus if job is not None else None

@@ -12,7 +12,6 @@ from typing import Any
 from msgspec import Struct
 
 from fleetstop import events
-from fleetstop.actions import looks
 from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
@@ -24,7 +23,6 @@ from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
 from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState
 from fleetstop.core.launching.health import Expected
-from fleetstop.core.launching.newborn import here
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
 from fleetstop.errors import CouldNotLook, LockTaken, Refused
 
@@ -187,7 +185,7 @@ class Launching:
     async def _not_started(self, state: ActivatorState) -> Outcome:
         """Nothing was replaced; or it was, and neither version came up."""
         why = state.reason or f"what works in the container has left ({state.step})"
-        if await self._lives_still():
+        if await self.activation.old_lives():
             result: Result = "still_running" if self._signals else "deploy_failed"
             return self.outcome(result, reason=why)
         untouched = state.step == "cancelled" and not self._signals
@@ -197,12 +195,6 @@ class Launching:
         self.scope.teller.tell(events.Unhealthy, why=(why,), log=last)
         return self.outcome("unhealthy", reason=f"{why}; NOTHING runs")
 
-    async def _lives_still(self) -> bool:
-        """Whether one of those that were to be gone is there."""
-        tree = await looks.look(self.scope.place, self.scope.target.vmid)
-        found = (here(tree, each) for each in self.plan.spec.gone)
-        return any(each is not None and each.alive for each in found)
-
     async def _unhealthy(self, grown: Grown | None, state: ActivatorState) -> Outcome:
         why, spec = self.rise.why(grown), self.plan.spec
         last = grown.last if grown is not None else await self.rise.missed(why)
@@ -210,11 +202,18 @@ class Launching:
         said = "; ".join(why)
         if not spec.roll_back or spec.launch_old is None:
             return await self._left_unhealthy(said, grown)
-        self.scope.teller.tell(events.RollingBack, release=spec.before)
         if grown is not None and grown.family is not None:
-            self._ending = GoingBack(self.scope, self.lock, grown.family)
-            if (left := await self._ending.run()) is not None:
+            if not await self.activation.at_work():
+                # ended, it would leave its GPUs to nobody
+                old = _version(spec.before, "the version before")
+                left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
+            self.scope.teller.tell(events.RollingBack, release=spec.before)
+            self._ending = GoingBack(self.scope, self.lock, grown.family)
+            if (problem := await self._ending.run()) is not None:
+                return self.outcome("unhealthy", reason=f"{said}; {problem}")
+        else:
+            self.scope.teller.tell(events.RollingBack, release=spec.before)
         await self.rise.mark_log()
         if not (await self.activation.look() or state).left:
             await self.activation.order("back")

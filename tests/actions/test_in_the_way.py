@@ -71,6 +71,21 @@ def test_where_nothing_is_nothing_is_said() -> None:
     assert asked(empty())[0] == ()
 
 
+def test_in_a_stopped_container_nothing_is_started() -> None:
+    host = LaunchHost()
+    stage = Stage(host)
+    stage.world.status = "stopped"
+
+    async def look() -> None:
+        await in_the_way(stage.scope, await locate(stage.scope), BASE)
+
+    with pytest.raises(Refused) as caught:
+        asyncio.run(look())
+    assert (caught.value.message, caught.value.hint) == (
+        "container 200 is stopped", "on the host: pct start 200",
+    )  # fmt: skip
+
+
 def test_the_last_unexplained_death_is_named() -> None:
     host = empty()
     a_run_before(host, signal="KILL")
