@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from fleetstop.actions import hands, looks
+from fleetstop.actions import hands, looks, reading
 from fleetstop.actions.telling import Scope
 from fleetstop.core.launching.activator import (
     BEAT_S,
@@ -116,7 +116,7 @@ class Activation:
         """Its state, and what the supervisor of `mark` has recorded; one frame."""
         base = self.spec.base
         paths = [f"{base}/state.json"] + ([f"{base}/status/{mark}.json"] if mark else [])
-        texts = await looks.heads(await self._scope.place.inside(), tuple(paths))
+        texts = await reading.heads(await self._scope.place.inside(), tuple(paths))
         state = parse_state(texts.get(paths[0]))
         if state is not None and state.run == self.spec.run:
             self.state = state

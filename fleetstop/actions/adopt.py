@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from fleetstop import events
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.origins import began, login, origin_of, person, process_of, script_of
 from fleetstop.actions.present import members, outcome_of
@@ -157,7 +157,7 @@ async def _checkpoints(
     ]
     for each in saving_places(origin.argv, origin.cwd, written)[:_PLACES]:
         try:
-            listed = await looks.listing(await scope.place.files(), each)
+            listed = await reading.listing(await scope.place.files(), each)
         except CouldNotLook:
             return None
         if isinstance(listed.listing, Listing) and checkpoints(listed.listing):

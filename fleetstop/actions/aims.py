@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.kept import countable, still_coming
 from fleetstop.actions.locate import Scene, completeness
 from fleetstop.actions.verify import records
@@ -96,7 +96,7 @@ async def checkpoint(vigil: Vigil, scene: Scene) -> Outcome:
             gone = f"container {vigil.scope.target.vmid} was stopped"
             return vigil.not_reached(f"{gone}, and nothing new is complete")
         over = not vigil.standing
-        listed = await looks.listing(await vigil.scope.place.files(), job.checkpoints)
+        listed = await reading.listing(await vigil.scope.place.files(), job.checkpoints)
         if isinstance(listed.listing, Listing):
             still = before is not None and not ckpt.growing(before, listed.listing)
             before = listed.listing
@@ -121,7 +121,7 @@ def _reason(listing: Listing | Unseen | None) -> str:
 
 
 async def _newest_whole(
-    vigil: Vigil, first: Listing, listed: looks.Listed, *, stable: bool
+    vigil: Vigil, first: Listing, listed: reading.Listed, *, stable: bool
 ) -> Checkpoint | None:
     now = listed.listing
     assert isinstance(now, Listing)
@@ -245,7 +245,7 @@ async def _log(vigil: Vigil, path: str) -> tuple[LogTail | None, str | None]:
     if _place_stopped(vigil):
         return None, None
     try:
-        return await looks.log(await vigil.scope.place.files(), path), None
+        return await reading.log(await vigil.scope.place.files(), path), None
     except looks.NOT_ENTERED as exc:
         return None, str(exc)
 

@@ -8,7 +8,7 @@ import shlex
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import looks
+from fleetstop.actions import reading
 from fleetstop.actions.lock import IN_TIME_S, Answered
 from fleetstop.actions.telling import Scope
 from fleetstop.core.climbing.rungs import Send
@@ -56,7 +56,7 @@ class Asks:
         self._panes = await self._panes_of(shell, send, tree) if send.does == "keys" else ()
         if send.does == "touch":
             answer = await shell.run(Command("touchable", (send.argument,)))
-            if answer.status == looks.NOT_TOUCHABLE:
+            if answer.status == reading.NOT_TOUCHABLE:
                 where = harmless(send.argument, 80)
                 raise RemoteFailed(f"{where} cannot be made there: no such directory, or read-only")
         if send.does == "run" and (program := first_word(send.argument)) is not None:

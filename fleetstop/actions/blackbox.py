@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from fleetstop import events
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.snapshots import seen
 from fleetstop.actions.stacks import stacks
 from fleetstop.actions.telling import Scope
@@ -133,7 +133,7 @@ class BlackBoxes:
         job = self._scope.target.job
         if job is None or job.log is None:
             return None
-        tail = await looks.log(await self._scope.place.files(), job.log)
+        tail = await reading.log(await self._scope.place.files(), job.log)
         if tail is None:
             self._missing.append("the log's end: it could not be read")
             return None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.activating import Activation
 from fleetstop.actions.present import seen
 from fleetstop.actions.telling import Scope
@@ -35,7 +35,7 @@ class Rise:
         if self._log is None:
             return
         try:
-            tail = await looks.log(await self._scope.place.files(), self._log)
+            tail = await reading.log(await self._scope.place.files(), self._log)
         except looks.NOT_ENTERED:
             return  # whether it can be read is seen, and told, by the watch
         self._log_from = tail.size if tail is not None else 0
@@ -70,7 +70,7 @@ class Rise:
         rotated = state is not None and state.log_rotated is not None
         last: tuple[str, ...] = ()
         if self._log is not None:
-            part = await looks.log_since(
+            part = await reading.log_since(
                 self._scope.place, self._log, 0 if rotated else self._log_from
             )
             lines = [each for each in (part.lines if part else ()) if each.strip()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.kept import Kept, Steady, as_listed, countable, still_coming
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
@@ -71,11 +71,11 @@ class JobFiles:
             # between two files of one checkpoint nothing is open: it may be saving
             return self._unseen(job, exc.message)
         if job.log is not None:
-            self.log = await looks.log(shell, job.log) or self.log
+            self.log = await reading.log(shell, job.log) or self.log
         if job.checkpoints is None:
             return FilesSeen()
         many = isinstance(self._listing, Listing) and self._listing.floor is not None
-        listed = await looks.listing(shell, job.checkpoints, many=many)
+        listed = await reading.listing(shell, job.checkpoints, many=many)
         self.latest, self.real = listed.listing, listed.real or self.real
         if isinstance(listed.listing, Unseen):
             return self._unseen(job, listed.listing.reason)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.interpreter import ask
 from fleetstop.actions.kept import FRESH_S, Kept
 from fleetstop.actions.locate import Scene
@@ -94,7 +94,7 @@ async def newest_whole(scope: Scope, directory: str | None, *, at_rest: bool) ->
         return None
     try:
         shell = await scope.place.files()
-        listed = await looks.listing(shell, directory)
+        listed = await reading.listing(shell, directory)
         if not isinstance(listed.listing, Listing):
             return None
         kept = Kept()

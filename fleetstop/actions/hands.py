@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.reconnect import LOST
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Answer, Command
@@ -67,7 +67,7 @@ async def put(shell: Shell, path: str, content: str, mode: str) -> None:
 
 async def put_changed(shell: Shell, files: Mapping[str, str]) -> None:
     """Those that differ from what is there, by path. What is longer than is read is put anew."""
-    there = await looks.heads(shell, tuple(files))
+    there = await reading.heads(shell, tuple(files))
     for path, content in files.items():
         if len(content.encode()) >= _HEAD or there.get(path) != content:
             await put(shell, path, content, "644")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.telling import Scope
@@ -40,11 +40,11 @@ async def _last_run(scope: Scope, base: str) -> tuple[ActivatorState | None, Rec
     """What the last activator wrote, and what its trainer's supervisor recorded."""
     shell = await scope.place.inside()
     path = f"{base}/state.json"
-    state = parse_state((await looks.heads(shell, (path,))).get(path))
+    state = parse_state((await reading.heads(shell, (path,))).get(path))
     if state is None or state.trainer is None or state.trainer.mark is None:
         return state, None
     status = f"{base}/status/{state.trainer.mark}.json"
-    return state, parse_record((await looks.heads(shell, (status,))).get(status))
+    return state, parse_record((await reading.heads(shell, (status,))).get(status))
 
 
 async def _view(scope: Scope, scene: Scene, wanted: tuple[int, ...] | None) -> GpuView | Unseen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from fleetstop.actions import looks
+from fleetstop.actions import reading
 from fleetstop.core.saves import checkpoint as ckpt
 from fleetstop.core.saves import wholeness
 from fleetstop.core.saves.checkpoint import Checkpoint, Listing
@@ -190,7 +190,7 @@ async def _ends(shell: Shell, one: Checkpoint) -> tuple[dict[str, bytes], dict[s
     heads: dict[str, bytes] = {}
     tails: dict[str, bytes] = {}
     for each in wholeness.wanted(one):
-        read = await looks.ends(shell, each.path, each.size)
+        read = await reading.ends(shell, each.path, each.size)
         if read is not None:
             heads[each.path], tails[each.path] = read
     return heads, tails

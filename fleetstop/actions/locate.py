@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleetstop.actions import looks, overhead
+from fleetstop.actions import looks, overhead, reading
 from fleetstop.actions.kept import FRESH_S, Kept, as_listed, countable, still_coming
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import Notes
@@ -181,18 +181,18 @@ async def _files(scope: Scope, tree: ProcessTree) -> dict[str, Any]:
         return {"not_entered": str(exc), **unseen}
     seen: dict[str, Any] = {}
     if job.log is not None:
-        seen["log"] = await looks.log(shell, job.log)
+        seen["log"] = await reading.log(shell, job.log)
     if job.checkpoints is not None:
-        listed = await looks.listing(shell, job.checkpoints)
+        listed = await reading.listing(shell, job.checkpoints)
         seen |= {"listing": listed.listing, "remote_now": listed.now, "real": listed.real}
         seen["checkpoints_missing"] = listed.missing
         if scope.target.vmid is not None and scope.place.files_from_host is None:
-            seen["checkpoints_closed"] = await looks.closed(shell, job.checkpoints, listed)
+            seen["checkpoints_closed"] = await reading.closed(shell, job.checkpoints, listed)
         seen |= await _kept(scope, tree, listed)
     return seen
 
 
-async def _kept(scope: Scope, tree: ProcessTree, listed: looks.Listed) -> dict[str, Any]:
+async def _kept(scope: Scope, tree: ProcessTree, listed: reading.Listed) -> dict[str, Any]:
     """The newest checkpoint, and the newest complete one, which need not be the same."""
     if not isinstance(listed.listing, Listing):
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Launch
@@ -150,7 +150,7 @@ async def person(scope: Scope, who: str) -> Person | None:
 async def login(scope: Scope) -> dict[str, str]:
     """What a clean login there is given by /etc/environment and /etc/default/locale."""
     try:
-        return parse_login(await looks.heads(await scope.place.inside(), LOGIN_FILES))
+        return parse_login(await reading.heads(await scope.place.inside(), LOGIN_FILES))
     except CouldNotLook:
         return {}
 

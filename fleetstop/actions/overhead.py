@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import Ask, Notes, subject, to_ask
 from fleetstop.core.above.units import (
@@ -35,7 +35,7 @@ async def notes(scope: Scope, tree: ProcessTree, families: Iterable[Family]) -> 
 async def texts(scope: Scope, shells: Iterable[Process]) -> dict[ProcessId, str]:
     """The scripts that these shells hold open; one frame on the host, no way into the container."""
     wanted = {f"/proc/{each.pid}/fd/{fd}": each for each, fd in scripts(shells)[:_AT_MOST]}
-    found = await looks.heads(scope.place.host, tuple(wanted))
+    found = await reading.heads(scope.place.host, tuple(wanted))
     return {wanted[path]: text for path, text in found.items() if path in wanted}
 
 
@@ -70,7 +70,7 @@ async def ask_unit(scope: Scope, unit: str) -> Policy | None:
 
 async def _inside(scope: Scope, *patterns: str) -> dict[str, str]:
     try:
-        return await looks.heads(await scope.place.inside(), patterns)
+        return await reading.heads(await scope.place.inside(), patterns)
     except CouldNotLook:
         return {}
 

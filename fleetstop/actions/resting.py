@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fleetstop.actions import looks
+from fleetstop.actions import reading
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.kept import as_listed, is_fresh
 from fleetstop.actions.telling import Scope
@@ -38,7 +38,7 @@ async def at_rest(scope: Scope, before_all: Listing, climb: Climb, directory: st
     while True:
         await climb.stamp()
         many = before_all.floor is not None
-        listed = await looks.listing(shell, directory, many=many)
+        listed = await reading.listing(shell, directory, many=many)
         late = scope.clock.now() >= deadline
         if isinstance(listed.listing, Listing):
             now = listed.listing
@@ -66,7 +66,7 @@ async def _judged(
     scope: Scope,
     climb: Climb,
     since: tuple[Listing, Listing],
-    listed: looks.Listed,
+    listed: reading.Listed,
     *,
     stable: bool,
 ) -> AtRest:
@@ -99,7 +99,7 @@ async def _judged(
     )
 
 
-def _may_be_cut(scope: Scope, climb: Climb, one: Checkpoint, listed: looks.Listed) -> bool:
+def _may_be_cut(scope: Scope, climb: Climb, one: Checkpoint, listed: reading.Listed) -> bool:
     """The last signal let nobody finish, and this was open, moving or just written then."""
     if not climb.ladder.sent or not climb.ladder.sent[-1].lossy:
         return False

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from fleetstop import events
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.actions.activating import Activation
 from fleetstop.actions.locate import identify
 from fleetstop.actions.telling import Scope
@@ -184,14 +184,14 @@ class Watch:
             process = self._tree.get(each)
             if process is None or self._environs.get(each.pid) is not None:
                 continue
-            raw = await looks.head_of(shell, f"/proc/{process.pid}/environ")
+            raw = await reading.head_of(shell, f"/proc/{process.pid}/environ")
             self._environs[each.pid] = parse_environ(raw, _ENVIRON_LIMIT) if raw else None
 
     async def _read_log(self) -> None:
         """Its new lines, told as they come: a few at once, and not for ever."""
         if self._log_path is None:
             return
-        part = await looks.log_since(self._scope.place, self._log_path, self._upto)
+        part = await reading.log_since(self._scope.place, self._log_path, self._upto)
         self._unread = part is None
         if part is None or not (part.lines or part.missed):
             return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetstop.actions import looks
+from fleetstop.actions import looks, reading
 from fleetstop.core.commands import Command
 from fleetstop.core.procfs import parse_detail
 from tests.fakes.local_channel import SHELLS, LocalShell, is_installed, local_shell
@@ -34,7 +34,7 @@ def test_source_reads_heads_of_plain_files(kind: str, tmp_path: Path) -> None:
     (place / "no.txt").write_text("not asked for")
 
     async def story(local: LocalShell) -> None:
-        found = await looks.heads(local.framed, (f"{place}/*.conf", f"{place}/none"))
+        found = await reading.heads(local.framed, (f"{place}/*.conf", f"{place}/none"))
         assert list(found) == [f"{place}/1.conf", f"{place}/2.conf"]
         assert found[f"{place}/1.conf"] == "one\ntwo\n"
         assert len(found[f"{place}/2.conf"]) == 16384
@@ -57,7 +57,7 @@ def test_source_reads_the_script_that_a_shell_holds_open(kind: str, tmp_path: Pa
         async def story(local: LocalShell) -> None:
             detail = parse_detail((await ask(local, "detail", str(job.pid))).data)[job.pid]
             held = [f for f in detail.files or () if f.target.startswith(str(script))]
-            found = await looks.heads(local.framed, (f"/proc/{job.pid}/fd/{held[0].fd}",))
+            found = await reading.heads(local.framed, (f"/proc/{job.pid}/fd/{held[0].fd}",))
             assert list(found.values()) == ["echo up\nwhile true; do sleep 60; done\n"]
 
         play(kind, story)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetstop.actions import looks
+from fleetstop.actions import reading
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.saves.listing import Listing
 from fleetstop.lab import Lab
@@ -44,7 +44,7 @@ class Place:
         return await self.ask(command.verb, *command.words)
 
     async def names(self, directory: str) -> list[str]:
-        listed = await looks.listing(self, directory)
+        listed = await reading.listing(self, directory)
         assert isinstance(listed.listing, Listing), listed
         return sorted(each.path for each in listed.listing.entries)
 
@@ -92,17 +92,17 @@ def test_an_absolute_link_means_the_root_of_the_place(
         place.link("/data/log", f"{ours}/train.log")
         place.link("/twice", "/data")
         for directory in ("/data/ck", "/data/ck/", "/twice/ck", "/data/../twice/./ck"):
-            listed = await looks.listing(place, directory)
+            listed = await reading.listing(place, directory)
             assert isinstance(listed.listing, Listing)
             # named as it was asked for; its real path is the place's own
             names = [each.path.replace("//", "/") for each in listed.listing.entries]
             assert names == [f"{directory.rstrip('/')}/theirs.pt"]
             assert listed.real == f"{ours}/ck"
-        log = await looks.log(place, "/data/log")
+        log = await reading.log(place, "/data/log")
         assert log is not None
         assert log.lines[0] == "theirs"
         one = "/data/ck/theirs.pt"
-        assert await looks.ends(place, one, 6) == (b"theirs", b"theirs")
+        assert await reading.ends(place, one, 6) == (b"theirs", b"theirs")
         assert (await place.ask("pidfile", "/data/log")).data == b"theirs\n"
 
     play(kind, story, tmp_path)
@@ -136,8 +136,8 @@ def test_links_beside_each_other_and_above_the_root(kind: str, tmp_path: Path) -
         place.link("/runs/17/train.log", "log")
         assert await place.names("/ck") == ["/ck/a.pt"]
         assert await place.names("/runs/last/ck") == ["/runs/last/ck/a.pt"]
-        assert (await looks.listing(place, "/ck")).real == "/runs/17/ck"
-        log = await looks.log(place, "/runs/last/train.log")
+        assert (await reading.listing(place, "/ck")).real == "/runs/17/ck"
+        log = await reading.log(place, "/runs/last/train.log")
         assert log is not None
         assert (log.size, log.lines[0]) == (7, "a line")
         # below the directory links are not followed, as in the place itself
@@ -242,8 +242,8 @@ def test_a_real_containers_files(kind: str, lab: Lab, ours: Path) -> None:
         async with local_shell(kind) as local:
             place = Place(Path(f"/proc/{init}/root"), who, local, f"lxc:{vmid}")
             assert await place.names("/root/ck") == ["/root/ck/theirs.pt"]
-            assert (await looks.listing(place, "/root/ck")).real == f"{ours}/ck"
-            assert await looks.ends(place, "/root/ck/theirs.pt", 6) == (b"theirs", b"theirs")
+            assert (await reading.listing(place, "/root/ck")).real == f"{ours}/ck"
+            assert await reading.ends(place, "/root/ck/theirs.pt", 6) == (b"theirs", b"theirs")
             # /tmp is a mount of its own in there
             assert await place.names(f"{ours}") == [f"{ours}/ck", f"{ours}/ck/theirs.pt"]
             assert (await place.ask("log", f"{ours}/train.log")).status == MISSING

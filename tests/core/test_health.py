@@ -84,7 +84,9 @@ def test_with_a_pattern_the_first_new_line_that_matches_is_enough() -> None:
     expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s", within_s=600.0)
     quiet = health(expected, look(3.0, process(), log=("loading",)))
     assert quiet.state == "waiting"
-    found = health(expected, look(4.0, process(), log=("loading", "step 1 14K tok/s")))
+    early = health(expected, look(4.0, process(), log=("loading", "step 1 14K tok/s")))
+    assert early.state == "waiting"
+    found = health(expected, look(5.0, process(), log=("loading", "step 1 14K tok/s")))
     assert found.state == "healthy"
     assert 'the log says: "step 1 14K tok/s"' in found.why
     late = health(expected, look(600.0, process(), log=("loading",)))

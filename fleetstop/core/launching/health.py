@@ -26,6 +26,8 @@ State: TypeAlias = Literal["waiting", "healthy", "unhealthy", "unknown"]
 DEAF_S = 5.0
 """So long a Python that is up may leave a signal ignored before that is for good: a program may
 still install a handler of its own, once its imports are done."""
+SETTLES_S = 5.0
+"""So long it has to live whatever its log says: what fails in its first batch has logged too."""
 GPU_S = 60.0
 """So long at least a GPU may lie unused: importing and loading come before the first allocation."""
 # SIGPIPE and SIGXFSZ, which CPython ignores once it is up (Python/pylifecycle.c)
@@ -162,8 +164,11 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
         lacks = seen.unclear or "no trainer is seen below what was started"
         return _Answer("alive", False, lacks, expected.within_s)
     said = f"alive as {_pids(seen, seen.trainers)}"
-    if expected.log_matches is None and seen.age_s < expected.within_s:
-        return _Answer("alive", None, said, expected.within_s)
+    lives_s = expected.within_s
+    if expected.log_matches is not None:
+        lives_s = min(SETTLES_S, lives_s)
+    if seen.age_s < lives_s:
+        return _Answer("alive", None, said, lives_s)
     return _Answer("alive", True, said)
 
 
