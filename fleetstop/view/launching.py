@@ -73,7 +73,12 @@ def detail(event: e.Event) -> str | None:
 def _staged(event: e.Staged) -> str:
     same = f" ({event.same} unchanged, not sent)" if event.same else ""
     size, took = words.size(event.size), words.elapsed(event.seconds)
-    return f"staged {words.count(event.files, 'file')}, {size}{same} in {took}"
+    large = event.size >= _RATE_FROM and event.seconds > 0
+    rate = f" ({words.size(event.size / event.seconds)}/s)" if large else ""
+    return f"staged {words.count(event.files, 'file')}, {size}{same} in {took}{rate}"
+
+
+_RATE_FROM = 10 << 20
 
 
 def _activated(event: e.Activated) -> str:
@@ -120,6 +125,9 @@ def _rolled_back(event: e.RolledBack) -> tuple[str, str]:
     return "", f"{_version(event.release)} is back in place"
 
 
+_LEFT_ALONE = "nothing of the job was touched"
+
+
 def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
     """The last line of one that was started, or was to be; None: the result is none of these."""
     took = "" if outcome.seconds is None else f" in {words.elapsed(outcome.seconds)}"
@@ -132,6 +140,8 @@ def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
         case "running" if outcome.health is not None:
             verb = _VERBS.get(command or "", "launched")
             return f"{verb}{took}, healthy as {_pids(outcome)}{_release(outcome)}.", "good"
+        case "redeployed" if outcome.health is None and why:
+            return f"nothing to do{because}.", "good"
         case "redeployed":
             return f"redeployed{took}, healthy as {_pids(outcome)}{_release(outcome)}.", "good"
         case "rolled_back":
@@ -139,7 +149,8 @@ def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
         case "unhealthy":
             return f"NOT HEALTHY{took}{because}.", "bad"
         case "deploy_failed":
-            return f"NOT DEPLOYED{because}; the running job was not touched.", "bad"
+            left = "" if why.endswith(_LEFT_ALONE) else "; the running job was not touched"
+            return f"NOT DEPLOYED{because}{left}.", "bad"
     return None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fleetstop.core.gpu import Gpu, GpuView, Holder, Unseen
 from fleetstop.core.inventory import Healthcheck, Job, Launch, Match
-from fleetstop.core.launching.ended import Record
+from fleetstop.core.launching.ended import Born, Record
 from fleetstop.core.launching.health import DEAF_S, Expected, Health, Seen, expected_of, health
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.signals import NUMBERS, Masks
@@ -173,6 +173,16 @@ def test_a_trainer_that_died_under_a_living_wrapper_is_no_life() -> None:
     again = process(12, ppid=8, born_s=103.0)
     found = health(WRAPPED, look(4.0, shell, again, root=shell, lost=(10,)))
     assert (found.state, found.why) == ("unhealthy", ("10 ended within 4 s",))
+
+
+def test_the_end_of_a_wrapper_is_not_told_as_its_trainers() -> None:
+    """run.sh ends with an echo, and so with 0, whatever became of the trainer."""
+    record = Record(mark="m", trainer=Born(8, 5), ended_at="2026-03-04T14:02:29+00:00", exit=0)
+    found = health(WRAPPED, look(2.0, lost=(10,), record=record))
+    assert found.why == ("10 ended within 2 s; what started it then ended: exit 0",)
+    own = msgspec.structs.replace(record, trainer=Born(10, 5))
+    found = health(WRAPPED, look(2.0, lost=(10,), record=own))
+    assert found.why == ("10 ended within 2 s: exit 0",)
 
 
 def test_a_wrapper_below_which_nobody_trains_is_waited_for_and_then_told() -> None:

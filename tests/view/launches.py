@@ -194,6 +194,21 @@ FAILED: list[e.AnyEvent] = [
         reason="no space left on device: /root/.train_dflash_pipeline.py.fleetstop-7f3a",
     ),
 ]  # fmt: skip
+NOT_COMPILED: list[e.AnyEvent] = [
+    s.started("redeploy"),
+    *s.finished(
+        "14:02:13", "deploy_failed", seconds=1.0, release=NONE,
+        reason="/usr/bin/python3 (3.11.2) cannot compile train.py:2: invalid syntax: def f(:; "
+        "nothing of the job was touched",
+    ),
+]  # fmt: skip
+ALREADY: list[e.AnyEvent] = [
+    s.started("redeploy"),
+    *s.finished(
+        "14:02:11", "redeployed", seconds=0.4, release=NONE,
+        reason="the file is what runs already: nothing was sent, nothing was stopped",
+    ),
+]  # fmt: skip
 INTERRUPTED: list[e.AnyEvent] = [
     *STOPPED,
     launched("14:02:31", release=NEW_ID),
@@ -218,5 +233,7 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "redeploy_rolled_back": (ROLLED_BACK, {}),
     "redeploy_rolled_back_narrow": (ROLLED_BACK, {"width": 60}),
     "redeploy_failed": (FAILED, {}),
+    "redeploy_not_compiled": (NOT_COMPILED, {}),
+    "redeploy_already": (ALREADY, {}),
     "redeploy_interrupted": (INTERRUPTED, {}),
 }

@@ -173,8 +173,12 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
 
 
 def _end(seen: Seen) -> str:
+    """On record is the end of what was started; how a trainer below it ended is not."""
     record = seen.record
-    return f": {way(record)}" if record is not None and record.ended_at is not None else ""
+    if record is None or record.ended_at is None:
+        return ""
+    other = seen.lost and record.trainer is not None and record.trainer.pid not in seen.lost
+    return f"; what started it then ended: {way(record)}" if other else f": {way(record)}"
 
 
 def _pids(seen: Seen, ids: Iterable[ProcessId]) -> str:
