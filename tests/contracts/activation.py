@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ class Activator:
 
     def __init__(self, place: Path, dest: Path | None = None) -> None:
         self.place = place
+        self.tag = uuid.uuid4().hex[:8]  # marks are looked for on the whole machine
         self.dest = dest or place / "job"
         self.base = self.dest / ".fleetstop" / "train"
         self.base.mkdir(parents=True)
@@ -86,7 +88,7 @@ class Activator:
             "argv": ["sh", "train.sh"], "cwd": str(self.dest),
             "env": {"PATH": os.environ["PATH"], "TOKEN": SECRET}, "log": str(self.log),
             "uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups(), "umask": 0o22,
-            "nice": 0, "limits": {}, "mark": mark,
+            "nice": 0, "limits": {}, "mark": f"{mark}-{self.tag}",
             "status": str(self.base / "status" / f"{mark}.json"), **more,
         }  # fmt: skip
 
@@ -184,7 +186,7 @@ class Activator:
     def runs_now(self, mark: str) -> int:
         """The PID of the trainer that was launched as `mark`, which lives."""
         trainer = self.state["trainer"]
-        assert trainer["mark"] == mark
+        assert trainer["mark"] == f"{mark}-{self.tag}"
         assert alive(trainer["pid"], trainer["start"])
         return int(trainer["pid"])
 

@@ -175,6 +175,22 @@ def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> 
     assert back(job)["exit"] == 4
 
 
+def test_done_is_not_believed_of_a_wrapper_that_ended_either(job: Activator) -> None:
+    job.new("train.sh", LEAVES_ONE)
+    job.begin()
+    job.order("go")
+    until((job.dest / "child").exists, "it leaves a child")
+    job.reach("launched")
+    job.order("done")
+    state = job.end("unconfirmed")
+    child = int((job.dest / "child").read_text())
+    job.children.append((child, start_of(child)))
+    assert state["reason"] == "it ended with exit code 4, before the client had judged"
+    [finding] = state["findings"]
+    assert finding.endswith(f"but what it started lives on: {child}")
+    assert (state["confirmed_by"], state["files"]) == (None, "new")
+
+
 def test_that_holds_also_if_its_supervisor_was_killed(job: Activator) -> None:
     launched(job, "sleep 300 & echo $! >child; wait\n")
     until((job.dest / "child").exists, "it has a child")

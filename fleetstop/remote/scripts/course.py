@@ -197,8 +197,10 @@ class Activation:
             if not left:
                 told = str(self.ended)
                 return self.back(told) if word == "back" else self._down(told)
-            if word == "done":
+            if word == "done" and new.runs():
                 return self._healthy("client")
+            if word == "done" and self.ended and self._tell_at is None:
+                return self.end("unconfirmed", reason=f"{self.ended}, before the client had judged")
             if word == "back" and now - asked >= LEAVE_S:
                 told = f"PID {left[0]} is alive: the old version was not brought back"
                 return self.end("unhealthy", reason=told)
