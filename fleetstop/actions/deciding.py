@@ -45,6 +45,7 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         case "already_done" if not errand.extra.words and not errand.extra.env:
             return Settled(done=decision.sentence)
         case "confirm" if lot.state is not None and not errand.dry_run:
+            lot.finding(f"{decision.sentence}; nothing is sent, its health is looked at")
             return Settled(confirm=lot.state)
         case "wait" | "take_over":
             return await _others_end(lot, errand, decision)
