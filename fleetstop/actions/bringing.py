@@ -133,13 +133,14 @@ class Bringing:
         if found.done is not None:
             result = "planned" if self._errand.dry_run else "redeployed"
             return self._outcome(result, reason=found.done, release=lot.standing())
+        if found.confirm is not None:  # what is to run runs; nothing is sent, and nothing started
+            needs = await equipment(lot, self._errand)
+            return await confirm(lot, needs, found.confirm, self._lock)
         if lot.files:
             await show_files(lot, self._errand)
         self._last_death(lot)
         needs = await equipment(lot, self._errand)
         needs.show()
-        if found.confirm is not None:
-            return await confirm(lot, needs, found.confirm, self._lock)
         if self._errand.dry_run:
             return await self._planned(lot)
         plan = await needs.plan()
@@ -198,7 +199,7 @@ class Bringing:
             self._tell(each)
         if found.obstacles:
             first, name = found.obstacles[0], self._scope.target.name
-            verbs = " or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
+            verbs = "; or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
             raise Refused(first.reason, hint=first.hint or verbs, evidence=first.evidence)
 
     def _way_to_start(self, family: Family | None) -> None:

@@ -41,6 +41,7 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         case "confirm" if lot.state is not None and not errand.dry_run:
             if decision.clean is not None:
                 await _clean(lot, decision.clean)
+            lot.finding(f"{decision.sentence}; nothing is sent, its health is looked at")
             return Settled(confirm=lot.state)
         case "wait" | "take_over":
             return await _others_end(lot, errand, decision)
