@@ -101,6 +101,7 @@ class Launching:
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
         self._stopping = False
+        self._begun: asyncio.Task[str | None] | None = None
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
         self._ending: GoingBack | None = None
@@ -108,15 +109,13 @@ class Launching:
     async def run(self, stop: Stop | None, late: Late | None = None) -> Outcome:
         if not self.lock.claimed:
             await self.lock.claim()
-        waits = await self.activation.begin()
-        if waits.pid is None:
-            reason = waits.problem or "nothing was told of why"
-            return self.outcome("deploy_failed", reason=reason)
-        back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
-        self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
-        async with self.activation.alive():
-            if stop is not None and (ended := await self._stop(stop)) is not None:
-                return ended
+        # a stop looks around meanwhile: it sends nothing before `_arm` has waited for this
+        async with self.activation.at_its_side(self._begin()) as self._begun:
+            ended = await self._stop(stop) if stop is not None else None
+            if (problem := await self._begun) is not None:
+                return self.outcome("deploy_failed", reason=problem)
+            if ended is not None:
+                return await self._not_stopped(ended)
             await self.rise.mark_log()
             await self.lock.mine()
             if late is not None:
@@ -135,14 +134,27 @@ class Launching:
         if self.limit is not None and (left := self.scope.left()) is not None:
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
         self._stopped_as(outcome)
-        if outcome.result in _STOPPED and not outcome.interrupted:
-            return None
+        return None if outcome.result in _STOPPED and not outcome.interrupted else outcome
+
+    async def _begin(self) -> str | None:
+        """Why nothing waits in the container, a sentence; None: it waits."""
+        waits = await self.activation.begin()
+        if waits.pid is None:
+            return waits.problem or "nothing was told of why"
+        back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
+        self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
+        return None
+
+    async def _not_stopped(self, outcome: Outcome) -> Outcome:
         await self.activation.order("cancel")
         await self.activation.until("cancelled", within_s=_CANCEL_S)
         return outcome
 
     async def _arm(self) -> None:
-        """Once: a signal is about to go out."""
+        """Once: a signal is about to go out. Raises Refused where nothing would come after it."""
+        assert self._begun is not None
+        if (problem := await asyncio.shield(self._begun)) is not None:
+            raise Refused(problem)
         if self.activation.heard != "armed":
             await self.activation.order("armed")
 

@@ -18,6 +18,7 @@ from fleetstop.core.releases.home import base_of, home
 from fleetstop.core.releases.landing import came_with, to_go_back_to
 from fleetstop.core.releases.manifest import Release, release_id
 from fleetstop.core.releases.payload import File, some
+from fleetstop.core.releases.survey import Survey
 from fleetstop.core.report import ReleaseRecord
 from fleetstop.errors import Refused
 
@@ -38,6 +39,7 @@ class Lot:
         self.release: str | None = None
         self.before: str | None = None
         self.findings: list[str] = []
+        self.survey: Survey | None = None
         self.ground: Ground
 
     @property
