@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from fleetstop.core import redact
 from fleetstop.core.releases.activation import Activator, Started, State
 from fleetstop.core.releases.manifest import (
     Broken,
@@ -15,7 +16,6 @@ from fleetstop.core.releases.manifest import (
     Release,
     encoded,
     is_release_id,
-    is_secret,
     parse_release,
     release_id,
     told_argv,
@@ -130,10 +130,14 @@ def test_ids_sort_by_time_whatever_the_zone() -> None:
         ("NCCL_DEBUG", "INFO", False),
         ("COMPASS", "north", False),
         ("MONKEYPATCH", "1", False),
+        ("HF_TOKEN", "", False),
+        ("HF_TOKEN_PATH", "/root/.hf", False),
+        ("wandb_api_key", "x", True),
+        ("MYTOKENFILE", "hunter2", True),
     ],
 )
 def test_what_is_a_secret(name: str, value: str, secret: bool) -> None:
-    assert is_secret(name, value) is secret
+    assert redact.secret(name, value) is secret
     kept, named = told_env({name: value})
     assert (named, kept) == (((name,), {}) if secret else ((), {name: value}))
 
