@@ -92,6 +92,8 @@ def _doing(state: State, around: Around) -> str:
             return "it starts the job"
         case "rolling_back":
             return f"it puts the old version back{_because(state)}"
+        case "unhealthy":
+            return f"what it started is not well, and its client decides{_because(state)}"
         case _:
             return "it watches what it started"
 
