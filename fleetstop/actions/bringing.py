@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import refusals
+from fleetstop.actions import looks, refusals
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.claiming import taken
 from fleetstop.actions.confirming import confirm
@@ -99,6 +99,10 @@ class Bringing:
                 hint=f"on {self._scope.target.host.name}: pct start {self._scope.target.vmid}",
             )
         family = self._family(scene)
+        self._way_to_start(family)
+        if self._job.gpus and not scene.found.families:  # nobody was found whose GPUs to ask for
+            view = await looks.first_gpus(self._scope.place, self._scope.clock)
+            scene = msgspec.structs.replace(scene, gpus=view)
         self._beside(scene, family)
         if not self._errand.dry_run:
             await taken(self._lock, self._errand.stop.break_lock, self._tell)
@@ -183,6 +187,17 @@ class Bringing:
             first, name = found.obstacles[0], self._scope.target.name
             verbs = " or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
             raise Refused(first.reason, hint=first.hint or verbs, evidence=first.evidence)
+
+    def _way_to_start(self, family: Family | None) -> None:
+        if family is None and self._job.launch is None:
+            name = self._scope.target.name
+            place = name.partition(":")[0]
+            adopt = self._scope.run.typed("adopt", place, "--pid", "N", "--as", "NAME")
+            raise Refused(
+                "it does not run, and nothing says how it is started",
+                hint="say it in the inventory: launch: {run: [/root/run.sh], cwd: /root}; while a"
+                f" job runs, {adopt} writes that",
+            )
 
     def _its_keeper(self, now: Running | None) -> None:
         """Whoever has the job in his keeping starts it again, his way."""
