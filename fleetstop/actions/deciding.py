@@ -7,7 +7,6 @@ from msgspec import Struct
 from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
-from fleetstop.core.process import ProcessTree
 from fleetstop.core.releases.activation import ENDS, State
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code
@@ -69,29 +68,36 @@ def code_since(lot: Lot) -> NewerCode | None:
     """What was changed on disk after the trainer began; None where nothing runs, too."""
     if lot.now is None:
         return None
-    began = _began(lot.scene.tree, lot.now.trainer.id.start, lot.ground.now)
-    changed = {f"{lot.dest.rstrip('/')}/{rel}": at for rel, at in lot.ground.changed.items()}
+    dest, ground = lot.dest.rstrip("/"), lot.ground
+    began = ground.began(lot.scene.tree, lot.now.trainer.id.start)
+    changed = {f"{dest}/{rel}": each for rel, each in ground.changed.items()}
+    kept = ground.releases.get((lot.state.running or "") if lot.state is not None else "")
+    same: frozenset[str] = frozenset()
+    if kept is not None and _ours(lot):
+        # its dates may be later: a hard link to it was made, its owner was set
+        same = frozenset(
+            f"{dest}/{rel}" for rel, sha in kept.hashes.items() if ground.on_disk.get(rel) == sha
+        )
     main = lot.place.main if lot.place is not None else None
-    return newer_code(main or "", changed, began)
+    return newer_code(main or "", changed, began, same=same)
 
 
-def _began(tree: ProcessTree, start: int, now: float) -> float:
-    """Seconds since the epoch, by the clock that files are stamped with."""
-    return now - (tree.uptime - start / tree.hz)
+def _ours(lot: Lot) -> bool | None:
+    """Whether what runs is what the last activator started; None where either is not there."""
+    started = lot.state.trainer if lot.state is not None else None
+    if lot.now is None or lot.state is None:
+        return None
+    return started is not None and any(
+        (kin.pid, kin.id.start) == (started.pid, started.start) for kin in lot.now.family.members
+    )
 
 
 def _seen(lot: Lot, newer: NewerCode | None) -> Seen:
-    now, state = lot.now, lot.state
-    ours = None
-    if now is not None and state is not None:
-        started = state.trainer
-        ours = started is not None and any(
-            (kin.pid, kin.id.start) == (started.pid, started.start) for kin in now.family.members
-        )
+    now = lot.now
     return Seen(
         activator=lot.ground.activator,
         family=now is not None,
-        ours=ours,
+        ours=_ours(lot),
         old_code=newer is not None if now is not None else None,
         beat_s=lot.ground.beat_s if lot.ground.beat_s is not None else float("inf"),
     )
