@@ -121,8 +121,9 @@ def refused_untouched(ran: Ran, job: Started, code: Code, *said: str) -> None:
     assert ran.code == 7, ran.people
     assert ran.target["result"] == "deploy_failed"
     assert ran.signals == []
+    told = " ".join(ran.people.split())
     for each in said:
-        assert each in ran.people, ran.people
+        assert each in told, ran.people
     assert lives(job)
     assert code.untouched()
     assert code.box.signals_seen(job) == 0
