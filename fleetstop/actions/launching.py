@@ -221,9 +221,12 @@ class Launching:
                 old = _version(spec.before, "the version before")
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
+            # from here on nobody takes it for healthy, should we be cut short
+            await self.activation.order("unwell")
             self.scope.teller.tell(events.RollingBack, release=spec.before)
             self._ending = GoingBack(self.scope, self.lock, grown.family)
             if (problem := await self._ending.run()) is not None:
+                await self._kept()
                 return self.outcome("unhealthy", reason=f"{said}; {problem}")
         else:
             self.scope.teller.tell(events.RollingBack, release=spec.before)
@@ -234,15 +237,20 @@ class Launching:
 
     async def _left_unhealthy(self, said: str, grown: Grown | None) -> Outcome:
         runs = grown is not None and grown.family is not None
-        if not runs:
-            state = await self.activation.until("unhealthy")
-            if state is not None and state.step == "rolled_back":
-                self._finding("the files of the version before are back in place")
+        if runs:
+            await self._kept()
+        elif (state := await self.activation.until("unhealthy")) and state.step == "rolled_back":
+            self._finding("the files of the version before are back in place")
         name = _version(self.plan.spec.release, "what was started")
         wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         wish = ", as --no-rollback has it" if wished else ""
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
         return self.outcome("unhealthy", reason=f"{said}; {left}")
+
+    async def _kept(self) -> None:
+        """It runs on as it is: who works there must not take it for healthy later."""
+        await self.activation.order("keep")
+        await self.activation.until("unhealthy")
 
     async def _back(self, said: str) -> Outcome:
         state = await self.activation.until("rolled_back")

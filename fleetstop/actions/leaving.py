@@ -20,6 +20,11 @@ def left_as(activation: Activation, stopping: bool) -> str:
         return "nothing was started; what waits in the container leaves by itself"
     if ordered != activation.heard:
         return f"what waits in the container goes on if it has heard {ordered}, and else leaves"
+    if ordered == "unwell":
+        return (
+            "it is not well: what works in the container brings the version before back if it "
+            "ends, and leaves it as it is if it does not"
+        )
     if at == "launched" and ordered in ("go", "done"):
         return "it was started, and what works in the container sees to its health by itself"
     if at in ("rolled_back", "unhealthy", "failed"):

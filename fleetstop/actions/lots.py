@@ -63,6 +63,13 @@ class Lot:
         runs = self.before if self.now is not None else None
         return ReleaseRecord(id=self.release, before=self.before, running=runs)
 
+    def standing(self) -> ReleaseRecord:
+        """Of what is left as it is."""
+        if self.state is None:
+            return self.record()
+        runs = self.state.running if self.now is not None else None
+        return ReleaseRecord(id=runs, before=self.state.before, running=runs)
+
     async def read(self) -> None:
         """What lies there by now."""
         self.ground = await ground(self.scope, self.python, self.base, self.dest, self.wanted)

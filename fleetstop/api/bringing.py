@@ -73,6 +73,15 @@ class Asked(Struct, frozen=True):
     roll_back: bool = True
     diff: bool = False
 
+    @property
+    def more(self) -> tuple[str, ...] | None:
+        """As events.Started tells it."""
+        if self.words or self.env:
+            return None
+        to = self.to or self.release
+        said = (*self.files, *(("--to", to) if to else ()))
+        return said if self.roll_back else (*said, "--no-rollback")
+
 
 async def errands(
     asked: Asked, targets: Sequence[Target], wish: Callable[[Target], Wish]

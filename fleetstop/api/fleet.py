@@ -233,14 +233,14 @@ class Fleet(Runs):
             targets = self.select(words, **selection)
             made = await errands(asked, targets, wish)
         except Refused as exc:
-            return await self._refused(words, exc, asked.command)
+            return await self._refused(words, exc, asked.command, asked.more)
 
         async def action(scope: Scope) -> Outcome:
             return await bring(scope, made[scope.target.name], self._desk)
 
         dry_run = how.dry_run or asked.diff
         return await self._run(
-            asked.command, words, targets, action, dry_run, refusals.protected, within_s
+            asked.command, words, targets, action, dry_run, refusals.protected, within_s, asked.more
         )
 
     def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:

@@ -81,7 +81,13 @@ class Runs:
         """Why a run left no whole record; None while all is well."""
         return self._records.problem
 
-    async def _refused(self, words: Sequence[str], exc: Refused, command: str = "stop") -> Report:
+    async def _refused(
+        self,
+        words: Sequence[str],
+        exc: Refused,
+        command: str = "stop",
+        more: tuple[str, ...] | None = (),
+    ) -> Report:
         """Several jobs where one was meant: nothing was even connected to."""
         run, at = secrets.token_hex(4), self._clock.wall()
         name = " ".join(words)
@@ -106,6 +112,7 @@ class Runs:
                 targets=(name,),
                 asked=tuple(words),
                 inventory=self._named,
+                more=more,
             )
         )
         tell(events.TargetFinished(at=at, target=name, outcome=outcome))
@@ -122,7 +129,9 @@ class Runs:
         dry_run: bool,
         allowed: Allowed = anything,
         limit_s: float | None = None,
+        more: tuple[str, ...] | None = (),
     ) -> Report:
+        """`more`: as events.Started tells it."""
         run = Run(secrets.token_hex(4), operator(), socket.gethostname(), self._named)
         tell = self._records.telling(run.id, self._tell)
         tell(
@@ -134,6 +143,7 @@ class Runs:
                 targets=tuple(each.name for each in targets),
                 asked=tuple(asked),
                 inventory=self._named,
+                more=more,
             )
         )
         crew = Crew(

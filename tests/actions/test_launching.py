@@ -320,6 +320,9 @@ def test_without_a_way_back_it_is_left_and_told() -> None:
     assert outcome.reason is not None
     assert outcome.reason.endswith("release new runs on, as --no-rollback has it")
     assert host.sends() == []
+    # who works there has heard it too, and does not call it healthy by its log later
+    assert host.orders == ["go", "keep"]
+    assert host.state["step"] == "unhealthy"
     assert len(trainers(host)) == 1
     dead = a_host(born(dies_after=1.0, exit_=1))
     outcome, _ = run(dead, plan(launch_old=None, before=None))

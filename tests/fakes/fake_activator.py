@@ -335,7 +335,9 @@ class FakeActivator:
                 self.leave("unhealthy", running=None, **how)
         elif order == "back":
             self.leave("unhealthy", reason="what was launched lives still")
-        elif self.stale:
+        elif order == "keep":
+            self.leave("unhealthy", reason="the client found it so, and left it running")
+        elif self.stale and order != "unwell":
             late = self.host.clock.now() - self.launched_at >= self.spec["health"]["within_s"]
             if late and self.spec["health"]["log_matches"] is None:
                 self.leave("healthy", confirmed_by="activator")

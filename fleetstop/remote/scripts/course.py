@@ -22,6 +22,7 @@ Json = Dict[str, Any]
 LOOK_S = 0.1
 HEED_S = 0.03  # while the old run is on its way out a GPU idles for as long as an order lies there
 LEAVE_S = 10.0  # so long what was launched may still be seen after the order `back`
+UNWELL_S = 120.0  # so long what is unwell may take to end once its client has left
 SETTLE_S = 1.0  # so long its supervisor may take to leave after it
 TRIES_S = 600  # so long the last state is tried to be written, once a second
 ROOM = 4096
@@ -189,7 +190,7 @@ class Activation:
         """Until somebody has judged it, or nothing lives of it."""
         asked = since
         while True:
-            if self.client.look("done back"):
+            if self.client.look("unwell done keep back"):
                 asked = self.client.now
                 self.say("launched", order=self.client.word)
             word, left, now = self.client.word, new.left(), self.client.now
@@ -204,8 +205,13 @@ class Activation:
             if word == "back" and now - asked >= LEAVE_S:
                 told = f"PID {left[0]} is alive: the old version was not brought back"
                 return self.end("unhealthy", reason=told)
-            silent = self.client.silent_s() >= self.spec["stale_s"]
-            if silent and now - since >= self.spec["health"]["within_s"]:
+            if word == "keep":
+                return self.end("unhealthy", reason="the client found it so, and left it running")
+            alone = self.client.silent_s() - self.spec["stale_s"]
+            if word == "unwell" and alone >= min(UNWELL_S, self.spec["patience_s"]):
+                told = "the client found it so, and left before it had ended"
+                return self.end("unhealthy", reason=told)
+            if word != "unwell" and alone >= 0 and now - since >= self.spec["health"]["within_s"]:
                 return self._judge(new)
 
     def _note_end(self, new: "trainer.Trainer", left: List[int]) -> None:
