@@ -22,7 +22,7 @@ import stat
 import sys
 import tokenize
 import warnings
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 try:
     import zlib
