@@ -50,13 +50,13 @@ def need_parts() -> None:
 def _up(out: Outlet, root: Path, containers: int, pct_cost: float) -> None:
     need_parts()
     with interruptible():
-        lab = Lab.up(root, containers)
+        lab = Lab.up(root, containers, gpus=max(containers, 2), apart=True)
         try:
             lab.set_pct_cost(pct_cost)
             first, *rest = lab.vmids
             lab.start(first, [], how="polite")
-            for vmid in rest:
-                lab.start(vmid, [], how="deaf")
+            for gpu, vmid in enumerate(rest, start=1):
+                lab.start(vmid, ["--gpus", str(gpu)], how="deaf")
         except BaseException:
             lab.down()
             raise

@@ -56,8 +56,11 @@ class State:
             raise LabUnavailable(f"{root}/state.json is not that of a practice fleet") from exc
 
 
-def write_inventory(root: Path, host: str, server: Sshd, containers: Sequence[Container]) -> Path:
-    """`<root>/inventory/fleet.yaml`, which a client reads with `--inventory`."""
+def write_inventory(
+    root: Path, host: str, server: Sshd, containers: Sequence[Container], *, apart: bool = False
+) -> Path:
+    """`<root>/inventory/fleet.yaml`, which a client reads with `--inventory`. `apart`: each job
+    has a GPU of its own."""
     lines = [
         "hosts:",
         f"  {host}:",
@@ -68,7 +71,7 @@ def write_inventory(root: Path, host: str, server: Sshd, containers: Sequence[Co
         f"    pct: {root}/bin/pct",
         "containers:",
     ]
-    for container in containers:
+    for index, container in enumerate(containers):
         lines += [
             f"  {container.name}:",
             f"    host: {host}",
@@ -79,7 +82,7 @@ def write_inventory(root: Path, host: str, server: Sshd, containers: Sequence[Co
             "        stop_signal: INT",
             f"        log: {LOG}",
             "        checkpoints: /workspace/checkpoints",
-            "        gpus: [0]",
+            f"        gpus: [{index if apart else 0}]",
         ]
     place = root / "inventory" / "fleet.yaml"
     place.parent.mkdir(exist_ok=True)
