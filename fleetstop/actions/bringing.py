@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import refusals
+from fleetstop.actions import awaiting, looks, refusals
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.claiming import taken
 from fleetstop.actions.confirming import confirm
@@ -102,7 +102,13 @@ class Bringing:
                 hint=f"on {self._scope.target.host.name}: pct start {self._scope.target.vmid}",
             )
         family = self._family(scene)
+        if family is None and await self._comes_up(scene):
+            return await self._run()
         self._mistyped(scene, family)
+        self._way_to_start(family)
+        if self._job.gpus and not scene.found.families:  # nobody was found whose GPUs to ask for
+            view = await looks.first_gpus(self._scope.place, self._scope.clock)
+            scene = msgspec.structs.replace(scene, gpus=view)
         self._beside(scene, family)
         if not self._errand.dry_run:
             await taken(self._lock, self._errand.stop.break_lock, self._tell)
@@ -116,10 +122,21 @@ class Bringing:
                 return self._with_findings(lot, await self._settled(lot, found))
         return await self._run()
 
+    async def _comes_up(self, scene: Scene) -> bool:
+        """An earlier run's activator is about to start it: waited for, then all is looked at."""
+        if (who := awaiting.at_work(scene.tree, self._job)) is None:
+            return False
+        if self._errand.dry_run:
+            raise Refused(f"{awaiting.told(who)}; a dry run does not touch that")
+        await taken(self._lock, self._errand.stop.break_lock, self._tell)
+        async with self._held():
+            await awaiting.comes_up(self._scope, who, self._tell)
+        return True
+
     async def _settled(self, lot: Lot, found: Settled) -> Outcome:
         if found.done is not None:
             result = "planned" if self._errand.dry_run else "redeployed"
-            return self._outcome(result, reason=found.done, release=lot.record())
+            return self._outcome(result, reason=found.done, release=lot.standing())
         if found.confirm is not None:  # what is to run runs; nothing is sent, and nothing started
             needs = await equipment(lot, self._errand)
             return await confirm(lot, needs, found.confirm, self._lock)
@@ -194,6 +211,17 @@ class Bringing:
             first, name = found.obstacles[0], self._scope.target.name
             verbs = "; or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
             raise Refused(first.reason, hint=first.hint or verbs, evidence=first.evidence)
+
+    def _way_to_start(self, family: Family | None) -> None:
+        if family is None and self._job.launch is None:
+            name = self._scope.target.name
+            place = name.partition(":")[0]
+            adopt = self._scope.run.typed("adopt", place, "--pid", "N", "--as", "NAME")
+            raise Refused(
+                "it does not run, and nothing says how it is started",
+                hint="say it in the inventory: launch: {run: [/root/run.sh], cwd: /root}; while a"
+                f" job runs, {adopt} writes that",
+            )
 
     def _its_keeper(self, now: Running | None) -> None:
         """Whoever has the job in his keeping starts it again, his way."""

@@ -7,7 +7,6 @@ from msgspec import Struct
 from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
-from fleetstop.core.process import ProcessTree
 from fleetstop.core.releases.activation import ENDS, State
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code
@@ -30,13 +29,7 @@ class Settled(Struct, frozen=True):
 async def settled(lot: Lot, errand: Errand) -> Settled:
     """Names the releases of the lot. Raises Refused where nothing can be done about it."""
     newer = code_since(lot)
-    decision = next_step(
-        lot.ground.state,
-        _seen(lot, newer),
-        wanted=lot.wanted if errand.command == "redeploy" else {},
-        on_disk=lot.ground.on_disk,
-        releases=lot.ground.releases,
-    )
+    decision = _decided(lot, errand, newer)
     for text in decision.findings:
         lot.finding(text)
     match decision.act:
@@ -45,6 +38,8 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         case "already_done" if not errand.extra.words and not errand.extra.env:
             return Settled(done=decision.sentence)
         case "confirm" if lot.state is not None and not errand.dry_run:
+            if decision.clean is not None:
+                await _clean(lot, decision.clean)
             lot.finding(f"{decision.sentence}; nothing is sent, its health is looked at")
             return Settled(confirm=lot.state)
         case "wait" | "take_over":
@@ -59,41 +54,61 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
     return Settled()
 
 
+def _decided(lot: Lot, errand: Errand, newer: NewerCode | None) -> Decision:
+    return next_step(
+        lot.ground.state,
+        _seen(lot, newer),
+        wanted=lot.wanted if errand.command == "redeploy" else {},
+        on_disk=lot.ground.on_disk,
+        releases=lot.ground.releases,
+    )
+
+
 def code_since(lot: Lot) -> NewerCode | None:
     """What was changed on disk after the trainer began; None where nothing runs, too."""
     if lot.now is None:
         return None
-    began = _began(lot.scene.tree, lot.now.trainer.id.start, lot.ground.now)
-    changed = {f"{lot.dest.rstrip('/')}/{rel}": at for rel, at in lot.ground.changed.items()}
+    dest, ground = lot.dest.rstrip("/"), lot.ground
+    began = ground.began(lot.scene.tree, lot.now.trainer.id.start)
+    changed = {f"{dest}/{rel}": each for rel, each in ground.changed.items()}
+    kept = ground.releases.get((lot.state.running or "") if lot.state is not None else "")
+    same: frozenset[str] = frozenset()
+    if kept is not None and _ours(lot):
+        # its dates may be later: a hard link to it was made, its owner was set
+        same = frozenset(
+            f"{dest}/{rel}" for rel, sha in kept.hashes.items() if ground.on_disk.get(rel) == sha
+        )
     main = lot.place.main if lot.place is not None else None
-    return newer_code(main or "", changed, began)
+    return newer_code(main or "", changed, began, same=same)
 
 
-def _began(tree: ProcessTree, start: int, now: float) -> float:
-    """Seconds since the epoch, by the clock that files are stamped with."""
-    return now - (tree.uptime - start / tree.hz)
+def _ours(lot: Lot) -> bool | None:
+    """Whether what runs is what the last activator started; None where either is not there."""
+    started = lot.state.trainer if lot.state is not None else None
+    if lot.now is None or lot.state is None:
+        return None
+    return started is not None and any(
+        (kin.pid, kin.id.start) == (started.pid, started.start) for kin in lot.now.family.members
+    )
 
 
 def _seen(lot: Lot, newer: NewerCode | None) -> Seen:
-    now, state = lot.now, lot.state
-    ours = None
-    if now is not None and state is not None:
-        started = state.trainer
-        ours = started is not None and any(
-            (kin.pid, kin.id.start) == (started.pid, started.start) for kin in now.family.members
-        )
+    now = lot.now
     return Seen(
         activator=lot.ground.activator,
         family=now is not None,
-        ours=ours,
+        ours=_ours(lot),
         old_code=newer is not None if now is not None else None,
         beat_s=lot.ground.beat_s if lot.ground.beat_s is not None else float("inf"),
     )
 
 
 def _nothing_to_do(lot: Lot, errand: Errand, newer: NewerCode | None) -> bool:
-    """The very files lie there, and what runs was started after they came."""
+    """The very files lie there, and what runs was started after they came. Of what was found to be
+    unhealthy that is no reason to leave it at that."""
     if errand.command != "redeploy" or lot.now is None or newer is not None:
+        return False
+    if lot.state is not None and lot.state.step == "unhealthy" and _seen(lot, newer).ours:
         return False
     same = all(lot.ground.on_disk.get(rel) == sha for rel, sha in lot.wanted.items())
     return same and not errand.extra.words and not errand.extra.env
@@ -114,6 +129,9 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
         await lot.read()
         state = lot.state
         if state is None or state.run != run or state.step in ENDS or not lot.ground.activator:
+            return Settled(again=True)
+        # its client may have left meanwhile; what is done about that asks for another look
+        if _decided(lot, errand, code_since(lot)).act != decision.act == "wait":
             return Settled(again=True)
     raise Refused(
         f"{decision.sentence}, and has not come to an end within {_WAIT_S:.0f} s",

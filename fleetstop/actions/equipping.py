@@ -116,7 +116,7 @@ class Equipment:
     async def _staged(self) -> tuple[tuple[SwapFile, ...], dict[str, Any] | None]:
         lot, errand = self._lot, self._errand
         read = partial(lot.content, errand)
-        stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand))
+        stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand), lot.survey)
         try:
             told = encoded(self._release()).decode()
             await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "644")

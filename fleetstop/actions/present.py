@@ -24,7 +24,7 @@ from fleetstop.core.saves.risk import AtRisk, age
 from fleetstop.core.signals import Landing, worst
 from fleetstop.core.verdict import Judged, Look, Verdict, judge
 from fleetstop.errors import ContainerFrozen, CouldNotLook, LockTaken, Refused
-from fleetstop.events import CheckpointSeen, LogSeen
+from fleetstop.events import CheckpointSeen, CodeSeen, LogSeen
 
 
 def failed(exc: CouldNotLook | Refused) -> dict[str, Any]:
@@ -243,6 +243,7 @@ def located(
     graceful: bool,
     dry_run: bool,
     judged: Judged | None = None,
+    code: CodeSeen | None = None,
 ) -> dict[str, object]:
     """The fields of events.Located."""
     job = scope.target.job
@@ -272,6 +273,7 @@ def located(
         "gpus": gpus,
         "gpu_total_mib": _total(scene, gpus),
         "above": above(scene, family),
+        "code": code,
     }
 
 

@@ -140,8 +140,8 @@ class ReconnectingPlace:
     async def outside(self, command: Command) -> Answer:
         if command.verb in ("send", "note"):
             return await self._place.host.run(command)
-        # files of processes may hang by themselves: the caller sees to that first, see `unstick`
-        patient = command.verb not in ("argv", "detail")
+        # files may hang by themselves: the caller sees to that first, see `unstick`
+        patient = command.verb not in ("argv", "detail", "through", "code", "body", "sums")
         return await self._kept(lambda: self._place.host.run(command), patient=patient)
 
     async def within(self, command: Command) -> Answer:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from fleetstop import events
 from fleetstop.actions import looks
+from fleetstop.actions.code import Code, code, left
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
@@ -72,13 +75,14 @@ async def _status(scope: Scope, with_stacks: bool) -> Outcome:
     if not scene.running:
         return outcome_of(scope.target, "not_running", reason=f"container {target.vmid} is stopped")
     if not scene.found.families:
-        return _nothing(scope, scene)
-    judged = await _second_look(scope, scene)
+        return await _nothing(scope, scene)
+    judged, codes = await _second_look(scope, scene)
     for family in scene.found.families:
+        seen = (judged[family], codes[family].seen)
         scope.teller.tell(
-            events.Located, **located(scope, scene, family, None, False, False, judged[family])
+            events.Located, **located(scope, scene, family, None, False, False, *seen)
         )
-    outcome = _running(scope, scene, judged)
+    outcome = _running(scope, scene, judged, codes)
     return await _with_stacks(scope, scene, outcome) if with_stacks else outcome
 
 
@@ -89,7 +93,7 @@ async def _with_stacks(scope: Scope, scene: Scene, outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, stacks=tuple(taken), findings=findings)
 
 
-def _nothing(scope: Scope, scene: Scene) -> Outcome:
+async def _nothing(scope: Scope, scene: Scene) -> Outcome:
     found = scene.found
     if found.unclear is not None:
         return outcome_of(scope.target, "running", verdict="unknown", reason=found.unclear)
@@ -97,20 +101,31 @@ def _nothing(scope: Scope, scene: Scene) -> Outcome:
         names = ", ".join(f"{each.pid} {brief(each.argv or ())}" for each in found.leftovers)
         reason = f"between two lives: no trainer runs, but what would start one does: {names}"
         return outcome_of(scope.target, "running", verdict="unknown", reason=reason)
+    last = await left(scope, scene)
+    if last.comes is not None:
+        reason = f"between two lives: no trainer runs, but {last.comes}"
+        facts: dict[str, Any] = {"verdict": "unknown", "reason": reason, "release": last.release}
+        return outcome_of(scope.target, "running", **facts)
     strangers = gpu_strangers(scene)
     reason = f"nothing matches; {strangers} holds a GPU here" if strangers else "nothing matches"
     reason += left_behind(scene)
-    return outcome_of(scope.target, "not_running", reason=reason)
+    facts = {"reason": reason, "findings": last.findings, "release": last.release}
+    return outcome_of(scope.target, "not_running", **facts)
 
 
-async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
-    """Progress only shows between two looks; where none shows, a third one comes a second later."""
+async def _second_look(
+    scope: Scope, scene: Scene
+) -> tuple[dict[Family, Judged], dict[Family, Code]]:
+    """Progress only shows between two looks; where none shows, a third one comes a second later.
+    What is on disk is looked at in between."""
     families = scene.found.families
     before = Look(at=scene.at, tree=scene.tree, real=scene.real, log=scene.log)
     followed = {family: follow(None, before, family) for family in families}
     now = before
-    for pause in (BETWEEN_S, LONGER_S):
-        await scope.clock.sleep(pause)
+    _, codes = await looks.together(scope.clock.sleep(BETWEEN_S), _codes(scope, scene))
+    for pause in (0.0, LONGER_S):
+        if pause:
+            await scope.clock.sleep(pause)
         before, now = now, await _look(scope, scene)
         followed = {family: follow(followed[family], now, family) for family in families}
         if not any(standing_still(followed[family], now, family) for family in families):
@@ -131,7 +146,11 @@ async def _second_look(scope: Scope, scene: Scene) -> dict[Family, Judged]:
     }
     for family, each in judged.items():
         snapshot(scope, "found", family, now.tree, each)
-    return judged
+    return judged, codes
+
+
+async def _codes(scope: Scope, scene: Scene) -> dict[Family, Code]:
+    return {family: await code(scope, scene, family) for family in scene.found.families}
 
 
 async def _look(scope: Scope, scene: Scene) -> Look:
@@ -163,10 +182,13 @@ def _stop_signals(job: Job | None) -> tuple[str, ...]:
     return tuple(sorted({job.stop_signal or "INT", "INT", "TERM"} if job else {"INT", "TERM"}))
 
 
-def _running(scope: Scope, scene: Scene, judged: dict[Family, Judged]) -> Outcome:
+def _running(
+    scope: Scope, scene: Scene, judged: dict[Family, Judged], codes: dict[Family, Code]
+) -> Outcome:
     worst = min(judged.values(), key=lambda each: ORDER.index(each.verdict))
     findings = gaps(scope, scene)
     findings += [text for each in judged.values() for text in each.findings]
+    findings += [text for each in codes.values() for text in each.findings]
     if scene.found.unclear:
         findings.append(scene.found.unclear)
     left = orphaned(scene)
@@ -184,5 +206,6 @@ def _running(scope: Scope, scene: Scene, judged: dict[Family, Judged]) -> Outcom
         above=tuple(a for family in judged for a in above(scene, family)),
         checkpoint=newest_record(scene),
         gpus=tuple(r for family in judged for r in gpu_records(scene, family) or ()),
-        findings=tuple(findings),
+        findings=tuple(dict.fromkeys(findings)),
+        release=next((each.release for each in codes.values() if each.release), None),
     )

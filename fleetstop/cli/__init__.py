@@ -31,15 +31,23 @@ def main() -> None:
 
 
 def _told(exc: Exception) -> None:
-    import traceback
-
-    from fleetstop.api import log_fault
-
-    where = log_fault("cli", "".join(traceback.format_exception(exc)))
+    where = _kept(exc)
     err = Outlet(sys.stderr)
     err.write(f"fleetstop: a fault in fleetstop: {type(exc).__name__}\n")
     kept = where or "nowhere: it could not be written"
     err.write(f"  next  please report it; the traceback is in {kept}\n")
+
+
+def _kept(exc: Exception) -> str | None:
+    """Where its traceback is. What is broken may be what keeps it: an update half done, say."""
+    import traceback
+
+    try:
+        from fleetstop.api import log_fault
+    except Exception:
+        traceback.print_exception(exc)
+        return "the lines above"
+    return log_fault("cli", "".join(traceback.format_exception(exc)))
 
 
 def _ended(code: int) -> int:

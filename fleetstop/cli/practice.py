@@ -50,17 +50,23 @@ def need_parts() -> None:
 def _up(out: Outlet, root: Path, containers: int, pct_cost: float) -> None:
     need_parts()
     with interruptible():
-        lab = Lab.up(root, containers, gpus=max(containers, 2), apart=True)
+        lab = Lab.up(root, containers, gpus=max(2, containers))
         try:
             lab.set_pct_cost(pct_cost)
-            first, *rest = lab.vmids
-            lab.start(first, [], how="polite")
-            for gpu, vmid in enumerate(rest, start=1):
-                lab.start(vmid, ["--gpus", str(gpu)], how="deaf")
+            _each_its_own_gpu(lab.inventory)
+            for index, vmid in enumerate(lab.vmids):
+                lab.start(vmid, ["--gpus", str(index)], how="deaf" if index else "polite")
         except BaseException:
             lab.down()
             raise
     _show(out, root)
+
+
+def _each_its_own_gpu(inventory: Path) -> None:
+    """Two jobs on one GPU stand in each other's way when one is to be launched."""
+    head, *jobs = inventory.read_text().split("gpus: [0]")
+    told = (f"gpus: [{index}]{rest}" for index, rest in enumerate(jobs))
+    inventory.write_text(head + "".join(told))
 
 
 @contextmanager

@@ -228,13 +228,38 @@ def command(argv: Sequence[str], limit: int | None = None) -> str:
     return text(" ".join(_quoted(word) for word in words), limit)
 
 
+# Variables whose values are nobody's business, whatever they look like: HF_TOKEN, SSH_KEY, DB_PASS.
+_SECRET_NAME = re.compile(
+    r"(?:[A-Z0-9]+[_.\-])*"
+    r"(?:TOKEN|(?:[A-Z]+)?KEYS?|SECRETS?|(?:[A-Z]+)?PASSWORD|PASSWD|PASSPHRASE|PASS|PWD"
+    r"|CREDENTIALS?|AUTH|COOKIE|DSN|PAT)"
+    r"(?:[_.\-](?:ID|FILE|PATH|VALUE|JSON|B64|BASE64|[0-9]+))?",
+    _I,
+)
+# GOOGLE_APPLICATION_CREDENTIALS=/root/key.json says where one lies, and is none itself
+_NAMES_A_FILE = re.compile(r"(?:CREDENTIALS|FILE|PATH|DIR|SOCK)(?:_|$)")
+_PATH = re.compile(r"/[\w./\-]+")
+_HARMLESS = frozenset({"PWD", "OLDPWD"})
+_NAMES_A_COMMIT = re.compile(r"(?:COMMIT|SHA|HASH|REV|REVISION|UUID|ID)\d*$", _I)
+_HEX_KEY = re.compile(r"[0-9a-fA-F]{32,}")
+_MIXED_KEY = re.compile(
+    r"(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9+_\-]{24,}={0,2}"
+)
+
+
 def secret(name: str, value: str) -> bool:
-    """Whether a variable of this name with this value holds a secret."""
-    pair = f"{name}={value}"
-    # GOOGLE_APPLICATION_CREDENTIALS=/root/key.json names a file, which is none itself
-    if re.fullmatch(r"/[\w./\-]+", value) and re.search(r"CREDENTIALS|FILE|PATH|DIR", name):
+    """Whether a variable of this name with this value holds a secret: by its name, or by the look
+    of the value. An empty one holds none."""
+    if not value or name in _HARMLESS or (_NAMES_A_FILE.search(name) and _PATH.fullmatch(value)):
         return False
-    return bool(value) and (_SECRET_PAIR.fullmatch(pair) is not None or scrub(pair) != pair)
+    pair = f"{name}={value}"
+    if _SECRET_NAME.fullmatch(name) or _SECRET_PAIR.fullmatch(pair):
+        return True
+    if scrub(pair) != pair or scrub(value) != value:
+        return True
+    if _HEX_KEY.fullmatch(value):
+        return _NAMES_A_COMMIT.search(name) is None
+    return _MIXED_KEY.fullmatch(value) is not None
 
 
 def holds_secret(argv: Sequence[str]) -> bool:

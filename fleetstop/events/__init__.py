@@ -95,11 +95,33 @@ class CheckpointSeen(Struct, frozen=True):
     whole_age_s: float | None = None
 
 
+class CodeSeen(Struct, frozen=True):
+    """What is known of the job's code; every sentence is whole.
+
+    `main`: the file it runs, by its real name. `newer`: the file changed `newer_s` after it began
+    that matters most, `said` tells how; `old`: it runs other code than lies there, null: it may,
+    or nobody looked (`unseen` says why). `release`: the kept one that runs, `certain` where it was
+    launched as that one, else by what lies on disk; `runs` tells either. `deploy`: what an
+    activation is about, or what it has left.
+    """
+
+    main: str | None = None
+    newer: str | None = None
+    newer_s: float | None = None
+    old: bool | None = None
+    said: str | None = None
+    release: str | None = None
+    certain: bool | None = None
+    runs: str | None = None
+    deploy: str | None = None
+    unseen: str | None = None
+
+
 class Located(Event, frozen=True, tag="located"):
     """The job as found: what the header of a stop, and a row of status, show.
 
     `stops_on`: the signals every trainer hears. `held_mib`/`total_mib`: of this job's GPUs.
-    `landings`: how each stop signal would land, the worst over all trainers.
+    `landings`: how each stop signal would land, the worst over all trainers. `code`: status asks.
     """
 
     host: str
@@ -123,6 +145,7 @@ class Located(Event, frozen=True, tag="located"):
     landings: dict[str, Landing] = {}  # noqa: RUF012 a Struct gives each its own
     above: tuple[AboveRecord, ...] = ()
     checkpoints_unseen: str | None = None
+    code: CodeSeen | None = None
 
 
 class Looked(Event, frozen=True, tag="looked"):

@@ -93,13 +93,11 @@ class Lab:
         host: str = "lab1",
         first_vmid: int = 200,
         unprivileged: bool | Collection[int | str] = False,
-        apart: bool = False,
     ) -> Lab:
         """Build and start a lab in `root`, which must be empty or absent; all of it or nothing.
 
         `unprivileged`: all containers, or those of these IDs and names, get a user namespace of
-        their own, as Proxmox makes them by default: root in there is 100000 on the host. `apart`:
-        the inventory gives each a GPU of its own, else all have the first.
+        their own, as Proxmox makes them by default: root in there is 100000 on the host.
         """
         if missing := missing_parts() or (missing_maps() if unprivileged else []):
             raise LabUnavailable("; ".join(missing), hint="see `missing_parts()`")
@@ -116,7 +114,7 @@ class Lab:
                 raise LabUnavailable(f"containers {taken} run on this machine already")
             shifted = _shifted(numbered, unprivileged)
             lab = cls(root, State(host, gpus, tuple(numbered), 0, None, shifted))
-            lab._build(apart)
+            lab._build()
         return lab
 
     @classmethod
@@ -259,7 +257,7 @@ class Lab:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _build(self, apart: bool) -> None:
+    def _build(self) -> None:
         self.state.write(self.root)
         try:
             write_container_configs(self.root, self.state.host, list(self.containers.values()))
@@ -273,7 +271,7 @@ class Lab:
             self.state = State(**values)
             self.state.write(self.root)
             everything = list(self.containers.values())
-            write_inventory(self.root, self.state.host, server, everything, apart=apart)
+            write_inventory(self.root, self.state.host, server, everything)
         except BaseException:
             self.down()
             raise

@@ -56,11 +56,8 @@ class State:
             raise LabUnavailable(f"{root}/state.json is not that of a practice fleet") from exc
 
 
-def write_inventory(
-    root: Path, host: str, server: Sshd, containers: Sequence[Container], *, apart: bool = False
-) -> Path:
-    """`<root>/inventory/fleet.yaml`, which a client reads with `--inventory`. `apart`: each job
-    has a GPU of its own."""
+def write_inventory(root: Path, host: str, server: Sshd, containers: Sequence[Container]) -> Path:
+    """`<root>/inventory/fleet.yaml`, which a client reads with `--inventory`."""
     lines = [
         "hosts:",
         f"  {host}:",
@@ -71,7 +68,7 @@ def write_inventory(
         f"    pct: {root}/bin/pct",
         "containers:",
     ]
-    for index, container in enumerate(containers):
+    for container in containers:
         lines += [
             f"  {container.name}:",
             f"    host: {host}",
@@ -82,7 +79,7 @@ def write_inventory(
             "        stop_signal: INT",
             f"        log: {LOG}",
             "        checkpoints: /workspace/checkpoints",
-            f"        gpus: [{index if apart else 0}]",
+            "        gpus: [0]",
         ]
     place = root / "inventory" / "fleet.yaml"
     place.parent.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ from fleetstop.core.procfs import parse_look
 from fleetstop.errors import CouldNotLook, FrameTimedOut, PrivilegeMissing, RemoteFailed
 from fleetstop.ports import Shell
 
-READS = frozenset({"list", "log", "ends", "pidfile"})
+READS = frozenset({"list", "log", "ends", "pidfile", "code", "body", "sums"})
 """Verbs that `through` of the boot script does below another root."""
 
 SOON_S = 5.0

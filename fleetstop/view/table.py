@@ -48,7 +48,7 @@ class StatusTable:
                 lines = [each for each in lines if not each.lead]
             if self._verbose:
                 for outcome in event.targets:
-                    facts = cost(outcome)
+                    facts = _unseen(self._found.get(outcome.target, [])) + cost(outcome)
                     lines += (
                         [Line("", redact.text(outcome.target), "head"), *facts] if facts else []
                     )
@@ -175,12 +175,31 @@ def _details(found: e.Located, outcome: Outcome | None) -> list[Line]:
     known = seen is not None and (seen.usual_s is not None or seen.whole is not None)
     if seen is not None and (known or naming.before_the_job(found)):
         lines.append(Line("  saves   ", naming.saves(found, seen)))
+    lines += _code(found)
     if _hears_nothing(found):
         lines.append(Line("  ! deaf  ", _deaf(found), "warn"))
     lines += _verdict(found)
     lines += [] if outcome is None else _stacks(outcome)
     texts = (*((outcome.reason,) if outcome.reason else ()), *outcome.findings) if outcome else ()
+    texts = tuple(each for each in texts if each not in _told(found))
     return lines + [Line("  ! ", redact.text(each), "warn") for each in texts]
+
+
+def _code(found: e.Located) -> list[Line]:
+    """That it runs old code, and as what it was deployed."""
+    seen = found.code or e.CodeSeen()
+    lines = [Line("  code    ", redact.text(seen.said), "warn")] if seen.said else []
+    lines += (
+        [Line("  code    " if not lines else "          ", redact.text(seen.runs))]
+        if seen.runs
+        else []
+    )
+    return lines + ([Line("  deploy  ", redact.text(seen.deploy), "warn")] if seen.deploy else [])
+
+
+def _told(found: e.Located) -> tuple[str | None, ...]:
+    """Findings that have a line of their own."""
+    return (found.code.said, found.code.deploy) if found.code else ()
 
 
 def _verdict(found: e.Located) -> list[Line]:
@@ -190,6 +209,11 @@ def _verdict(found: e.Located) -> list[Line]:
     if found.verdict in ("busy", "saving", "stopping"):
         return [Line("  seen    ", each) for each in naming.account(found.evidence)]
     return [Line("  ! ", each, "warn") for each in naming.account(found.evidence)]
+
+
+def _unseen(found: Sequence[e.Located]) -> list[Line]:
+    why = [each.code.unseen for each in found if each.code and each.code.unseen]
+    return [Line("  code    ", f"not looked at: {redact.text(each)}") for each in why]
 
 
 def _stacks(outcome: Outcome) -> list[Line]:

@@ -161,9 +161,9 @@ def test_what_is_put_there_is_put_once_and_secrets_are_for_their_owner() -> None
     host = a_host(born())
     run(host)
     assert host.text_of(f"{BASE}/activate.py") == SCRIPTS["activate.py"]
-    puts = [c.words[0] for c in host.frames if c.verb == "put"]
+    puts = [c.words[::3] for c in host.frames if c.verb == "put"]
     assert puts == [
-        f"{BASE}/activate.py", f"{BASE}/supervise.py", f"{BASE}/stage-run1/spec.json",
+        (f"{BASE}/activate.py", f"{BASE}/supervise.py", f"{BASE}/stage-run1/spec.json"),
     ]  # fmt: skip
     assert host.modes[f"{BASE}/stage-run1/spec.json"] == "600"
     host.frames.clear()
@@ -171,8 +171,8 @@ def test_what_is_put_there_is_put_once_and_secrets_are_for_their_owner() -> None
     for each in trainers(host):
         host.dies(each)
     run(host)
-    puts = [c.words[0] for c in host.frames if c.verb == "put"]
-    assert puts == [f"{BASE}/stage-run1/spec.json"]
+    puts = [c.words[::3] for c in host.frames if c.verb == "put"]
+    assert puts == [(f"{BASE}/stage-run1/spec.json",)]
 
 
 def test_a_pattern_counts_in_the_new_part_of_the_log_alone() -> None:
@@ -320,6 +320,9 @@ def test_without_a_way_back_it_is_left_and_told() -> None:
     assert outcome.reason is not None
     assert outcome.reason.endswith("release new runs on, as --no-rollback has it")
     assert host.sends() == []
+    # who works there has heard it too, and does not call it healthy by its log later
+    assert host.orders == ["go", "keep"]
+    assert host.state["step"] == "unhealthy"
     assert len(trainers(host)) == 1
     dead = a_host(born(dies_after=1.0, exit_=1))
     outcome, _ = run(dead, plan(launch_old=None, before=None))

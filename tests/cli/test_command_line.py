@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetstop import cli
 from fleetstop.cli import main as cli_main
 
 INVENTORY = """\
@@ -439,3 +441,24 @@ def test_the_version_and_the_module_form() -> None:
         [sys.executable, "-m", "fleetstop", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("fleetstop, version ")
+
+
+def test_an_installation_that_is_half_there_is_a_fault_of_ours_and_no_job_that_runs(
+    home: Path, tmp_path: Path
+) -> None:
+    """Exit 1 says that a trainer was seen alive; what cannot even be imported must not."""
+    whole = Path(cli.__file__).parent.parent
+    half = tmp_path / "half" / "fleetstop"
+    shutil.copytree(whole, half, ignore=shutil.ignore_patterns("__pycache__", "lab"))
+    (half / "actions" / "stop.py").write_text("def stop(:\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "fleetstop", "stop", "root@127.0.0.1/200", "--script", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(half.parent), "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 70
+    assert "a fault in fleetstop: SyntaxError" in done.stderr
+    assert "the traceback is in the lines above" in done.stderr

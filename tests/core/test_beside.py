@@ -83,6 +83,17 @@ def test_neighbours_on_other_gpus_do_not_matter() -> None:
     assert beside(found, tree, held(140), None).obstacles == ()
 
 
+def test_who_has_shared_its_gpu_all_along_is_told_and_in_nobodys_way() -> None:
+    """Only a launch would put two on one GPU; a restart changes nothing about that."""
+    found, tree = seen(RUNS)
+    ours = found.families[0]
+    both = GpuView(FREE.gpus, (Holder("GPU-0", 130, 4000), Holder("GPU-0", 140, 1000)))
+    assert beside(found, tree, both, (0,), ours).obstacles == ()
+    [said] = beside(found, tree, both, (0,), ours).findings
+    assert said == "it shares its GPU: GPU 0, 1000 MiB by 140 vim train.py"
+    assert beside(found, tree, held(140), (0,), ours).obstacles
+
+
 def test_what_could_not_be_seen_is_a_finding_and_never_free() -> None:
     found, tree = seen(NOTHING)
     blind = beside(found, tree, Unseen("nvidia-smi hangs"), (0, 1))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from fleetstop.core import redact
 from fleetstop.core.releases.activation import Activator, Started, State
 from fleetstop.core.releases.manifest import (
     Broken,
@@ -15,7 +16,6 @@ from fleetstop.core.releases.manifest import (
     Release,
     encoded,
     is_release_id,
-    is_secret,
     parse_release,
     release_id,
     told_argv,
@@ -23,6 +23,7 @@ from fleetstop.core.releases.manifest import (
 )
 from fleetstop.core.releases.payload import File
 from fleetstop.core.releases.retention import litter, run_of, temporary, to_remove
+from fleetstop.core.releases.sighting import Stamps
 from fleetstop.core.releases.standing import newer_code, running_release
 
 ONE = "20261130-140211-7f3a"
@@ -130,10 +131,14 @@ def test_ids_sort_by_time_whatever_the_zone() -> None:
         ("NCCL_DEBUG", "INFO", False),
         ("COMPASS", "north", False),
         ("MONKEYPATCH", "1", False),
+        ("HF_TOKEN", "", False),
+        ("HF_TOKEN_PATH", "/root/.hf", False),
+        ("wandb_api_key", "x", True),
+        ("MYTOKENFILE", "hunter2", True),
     ],
 )
 def test_what_is_a_secret(name: str, value: str, secret: bool) -> None:
-    assert is_secret(name, value) is secret
+    assert redact.secret(name, value) is secret
     kept, named = told_env({name: value})
     assert (named, kept) == (((name,), {}) if secret else ((), {name: value}))
 
@@ -181,18 +186,78 @@ def test_temporary_files_name_their_run() -> None:
     assert run_of(".fleetstop") is None
 
 
+def at(changed: float, touched: float | None = None, born: float | None = None) -> Stamps:
+    return Stamps(changed, changed if touched is None else touched, born)
+
+
+MAIN, MODEL, LAYERS = "/root/train.py", "/root/model.py", "/root/layers.py"
+
+
 def test_newer_code_is_told_as_the_status_line_has_it() -> None:
-    newer = newer_code("/root/train.py", {"/root/train.py": 1720.0, "/root/m.py": 9000.0}, 1000.0)
+    newer = newer_code(MAIN, {MAIN: at(1720.0), MODEL: at(9000.0)}, 1000.0)
     assert newer is not None
+    assert newer.surely
     assert newer.sentence == (
         "/root/train.py is 12 min newer than the process: it runs the OLD code"
     )
-    beside = newer_code("/root/train.py", {"/root/train.py": 10.0, "/root/m.py": 1030.0}, 1000.0)
-    assert beside is not None
-    assert not beside.surely
-    assert beside.sentence.startswith("/root/m.py is 30 s newer than the process: what it imported")
-    assert newer_code("/root/train.py", {"/root/train.py": 1000.01}, 1000.0) is None
-    assert newer_code("/root/train.py", {}, 1000.0) is None
+    assert newer_code(MAIN, {MAIN: at(1000.01)}, 1000.0) is None
+    assert newer_code(MAIN, {}, 1000.0) is None
+
+
+def test_of_a_file_beside_it_no_more_is_said_than_is_known() -> None:
+    """Nobody sees from outside what a Python has imported; what it never did is no old code."""
+    files = {MAIN: at(10.0), MODEL: at(1030.0), LAYERS: at(1500.0)}
+    for imported, path, which in (
+        (None, LAYERS, "beside what runs"),
+        ({MODEL: True, LAYERS: False}, MODEL, "which it imports"),
+        ({LAYERS: False}, LAYERS, "which it may import"),
+    ):
+        newer = newer_code(MAIN, files, 1000.0, imported=imported)
+        assert newer is not None
+        assert (newer.path, newer.surely) == (path, False)
+        assert newer.sentence.startswith(f"{path}, {which}, is ")
+        assert newer.sentence.endswith(
+            " newer than the process: what it imported from there before is the OLD code"
+        )
+    assert newer_code(MAIN, files, 1000.0, imported={}) is None
+
+
+@pytest.mark.parametrize(
+    ("stamps", "how"),
+    [
+        (at(1500.0), "rewritten"),
+        # scp -p over it: its date is the laptop's, its change of status is the kernel's
+        (at(10.0, touched=1500.0), "touched"),
+        # rsync -t, tar: another file in its place
+        (at(10.0, touched=1500.0, born=1490.0), "rewritten"),
+        # touch -d tomorrow, before the process began: nobody has written to it since
+        (at(9e9, touched=900.0), None),
+        (at(9e9, touched=1500.0), "rewritten"),
+        # chmod
+        (at(10.0, touched=1500.0, born=10.0), "touched"),
+        (at(10.0, touched=20.0, born=10.0), None),
+    ],
+)
+def test_a_date_is_not_believed_against_the_kernel(stamps: Stamps, how: str | None) -> None:
+    newer = newer_code(MAIN, {MAIN: stamps}, 1000.0)
+    assert (newer.how if newer is not None else None) == how
+    if newer is not None:
+        assert newer.by_s <= 500.0
+        assert newer.surely is ("it runs the OLD code" in newer.sentence)
+        assert newer.surely or "it may run the OLD code" in newer.sentence
+    # the same content, known by its hash: then dates say nothing
+    assert newer_code(MAIN, {MAIN: stamps}, 1000.0, same={MAIN}) is None
+
+
+def test_a_link_that_leads_elsewhere_since() -> None:
+    links = {"/opt/current": at(1720.0)}
+    newer = newer_code("/opt/42/train.py", {"/opt/42/train.py": at(10.0)}, 1000.0, links=links)
+    assert newer is not None
+    assert newer.sentence == (
+        "/opt/current was made to lead elsewhere 12 min after the process began: it may run the OLD"
+        " code"
+    )
+    assert newer_code("/opt/42/train.py", {}, 1800.0, links=links) is None
 
 
 def test_which_release_runs() -> None:
@@ -204,7 +269,7 @@ def test_which_release_runs() -> None:
     assert running_release([old], disk).release is None
     assert running_release([], disk).release is None
     # changed on disk since: hashes say nothing of what was loaded
-    late = newer_code("/root/train.py", {"/root/train.py": 9.0}, 1.0)
+    late = newer_code(MAIN, {MAIN: at(9.0)}, 1.0)
     unsure = running_release([old, new], disk, newer=late)
     assert unsure.release is None
     assert "train.py was changed since" in unsure.sentence

@@ -7,6 +7,7 @@ What it prints is the text that the real verbs print, so everything above the sh
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import zipfile
 from collections import defaultdict
@@ -237,6 +238,10 @@ class FakeHost:
             "wchan": self._wchan,
             "stacks": self._stacks,
             "source": self._source,
+            "through": lambda words: self._verbs[words[3]](words[4:]),
+            "code": self._code,
+            "body": self._body,
+            "sums": self._sums,
         }
 
     # the world, for tests
@@ -564,6 +569,44 @@ class FakeHost:
                 out += f"\0{word}\n".encode() + self.files[path].data
         return Answer(status=0, data=out)
 
+    def _code(self, words: tuple[str, ...]) -> Answer:
+        """As boot.sh has it; a file's date is its change of status too."""
+        cut = words.index("-")
+        # a field of /proc/self/stat for each of those that proc(5) has before the start
+        stat = "1 (cat) R " + "0 " * 18 + str(int(self.clock.now() * 100))
+        out = [b"n", stat.encode(), f"{EPOCH + self.clock.now():.6f}".encode()]
+        for base in words[:cut]:
+            if (state := self.files.get(f"{base}/state.json")) is not None:
+                out += [b"s", base.encode(), state.data]
+            if (beat := self.files.get(f"{base}/beat")) is not None:
+                out += [b"b", base.encode(), _stamps(beat), b"./beat"]
+        found = next((each for each in words[cut + 1 :] if each in self.files), None)
+        if found is not None:
+            folder = found.rpartition("/")[0]
+            out += [b"p", found.encode(), found.encode(), _stamps(self.files[found]), b"./it"]
+            out += [b"d", folder.encode()]
+            beside = [e for e in sorted(self.files) if e.rpartition("/")[0] == folder]
+            names = [each for each in beside if each.endswith(".py")]
+            for each in names:
+                out += [_stamps(self.files[each]), f"./{each.rpartition('/')[2]}".encode()]
+            lines = [
+                f"./{each.rpartition('/')[2]}:".encode() + line
+                for each in names
+                for line in self.files[each].data.splitlines()
+                if line.strip().startswith((b"import ", b"from "))
+            ]
+            out += [b"i", b"\n".join(lines)]
+        return Answer(status=0, data=b"\0".join(out) + b"\0")
+
+    def _body(self, words: tuple[str, ...]) -> Answer:
+        file = self.files.get(words[0])
+        return Answer(40, b"") if file is None else Answer(0, file.data[: int(words[1])])
+
+    def _sums(self, words: tuple[str, ...]) -> Answer:
+        found = [self.files.get(each) for each in words]
+        sums = [hashlib.sha256(each.data).hexdigest() if each else "-" for each in found]
+        return _text("".join(f"{each}  -\n" for each in sums))
+
     def _log(self, words: tuple[str, ...]) -> Answer:
         file = self.files.get(words[0])
         if file is None:
@@ -571,6 +614,10 @@ class FakeHost:
         now = EPOCH + self.clock.now()
         head = f"{now:.3f}\n{file.mtime:.3f} {len(file.data)}\n".encode()
         return Answer(status=0, data=head + file.data[-8192:])
+
+
+def _stamps(file: File) -> bytes:
+    return f"{file.mtime:.6f} {file.mtime:.6f} 0.0".encode()
 
 
 def _text(text: str) -> Answer:

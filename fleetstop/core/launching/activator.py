@@ -29,7 +29,7 @@ Step: TypeAlias = Literal[
     "cancelled",
     "failed",
 ]
-Order: TypeAlias = Literal["armed", "go", "cancel", "done", "back"]
+Order: TypeAlias = Literal["armed", "go", "cancel", "done", "unwell", "keep", "back"]
 LEFT: frozenset[str] = frozenset(
     {"healthy", "unconfirmed", "unhealthy", "rolled_back", "cancelled", "failed"}
 )

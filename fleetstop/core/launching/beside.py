@@ -96,14 +96,17 @@ def _gpus(
     if isinstance(gpus, Unseen):
         return [], [f"whether GPU {names} is free could not be seen: {gpus.reason}"]
     held: list[str] = []
+    shared: list[str] = []
     for index in sorted(wanted):
         gpu = gpus.at(index)
         rows = gpus.on(gpu.uuid) if gpu is not None and gpu.uuid else ()
-        for row in rows:
-            if row.pid is None or row.pid not in ours:
-                held.append(_holder(tree, index, row.pid, row.mib))
+        others = [row for row in rows if row.pid is None or row.pid not in ours]
+        # who has worked beside it so far is no more in its way than before
+        told = held if len(others) == len(rows) else shared
+        told += [_holder(tree, index, row.pid, row.mib) for row in others]
     if not held:
-        return [], _unlisted(gpus, wanted)
+        beside = [f"it shares its GPU: {each}" for each in shared]
+        return [], [*beside, *_unlisted(gpus, wanted)]
     reason = f"its own GPU is held by another: {held[0]}"
     if held[1:]:
         reason = f"its own GPUs are held by others: {held[0]}, and {len(held) - 1} more"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fleetstop.core.launching.ended import Record, parse_record
+from fleetstop.core.process import ProcessTree
 from fleetstop.core.releases.activation import State, parse_state
 from fleetstop.core.releases.manifest import Broken, Release, parse_release
+from fleetstop.core.releases.sighting import Stamps
 
 
 class Names(Struct, frozen=True):
@@ -23,7 +25,8 @@ class Contents(Struct, frozen=True):
 
 class Found(Struct, frozen=True):
     """The raw answer; see ground.py. `activator` None: it cannot be told whether it lives. Times
-    are seconds since the epoch by the container's clock."""
+    are seconds since the epoch by the container's clock: `changed` is mtime, `touched` ctime; `up`
+    since boot."""
 
     state: str | None
     activator: bool | None
@@ -33,6 +36,8 @@ class Found(Struct, frozen=True):
     changed: dict[str, float]
     last: str | None
     now: float
+    touched: dict[str, float] = {}
+    up: float | None = None
 
 
 class Ground(Struct, frozen=True):
@@ -43,10 +48,17 @@ class Ground(Struct, frozen=True):
     beat_s: float | None
     releases: dict[str, Release]
     on_disk: dict[str, str]
-    changed: dict[str, float]
+    changed: dict[str, Stamps]
     last: Record | None
     now: float
+    up: float | None = None
     broken: tuple[str, ...] = ()
+
+    def began(self, tree: ProcessTree, start: int) -> float:
+        """When a process of this start began, seconds since the epoch by the clock that files are
+        stamped with. `tree` was looked at some time before."""
+        up = self.up if self.up is not None else tree.uptime
+        return self.now - (up - start / tree.hz)
 
 
 def ground(found: Found, base: str) -> Ground:
@@ -65,8 +77,9 @@ def ground(found: Found, base: str) -> Ground:
         beat_s=found.beat_s,
         releases={name: each for name, each in parsed.items() if isinstance(each, Release)},
         on_disk=found.on_disk,
-        changed=found.changed,
+        changed={rel: Stamps(at, found.touched.get(rel, at)) for rel, at in found.changed.items()},
         last=parse_record(found.last),
         now=found.now,
+        up=found.up,
         broken=tuple(each.sentence for each in parsed.values() if isinstance(each, Broken)),
     )

@@ -90,42 +90,9 @@ def parse_release(data: bytes, name: str) -> Release | Broken:
     return release
 
 
-# Names whose values are nobody's business, whatever they look like: HF_TOKEN, AWS_ACCESS_KEY_ID.
-_SECRET_NAME = re.compile(
-    r"(?:[A-Z0-9]+[_.\-])*"
-    r"(?:TOKEN|(?:[A-Z]+)?KEYS?|SECRETS?|(?:[A-Z]+)?PASSWORD|PASSWD|PASSPHRASE|PASS|PWD"
-    r"|CREDENTIALS?|AUTH|COOKIE|DSN|PAT)"
-    r"(?:[_.\-](?:ID|FILE|PATH|VALUE|JSON|B64|BASE64|[0-9]+))?",
-    re.IGNORECASE,
-)
-# GOOGLE_APPLICATION_CREDENTIALS=/root/key.json says where one lies, and is none itself
-_NAMES_A_FILE = re.compile(r"(?:CREDENTIALS|FILE|PATH|DIR|SOCK)$")
-_PATH = re.compile(r"/[\w./\-]+")
-_HARMLESS = frozenset({"PWD", "OLDPWD"})
-_NAMES_A_COMMIT = re.compile(r"(?:COMMIT|SHA|HASH|REV|REVISION|UUID|ID)\d*$", re.IGNORECASE)
-_HEX_KEY = re.compile(r"[0-9a-fA-F]{32,}")
-_MIXED_KEY = re.compile(
-    r"(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])(?=[^0-9]*[0-9])[A-Za-z0-9+_\-]{24,}={0,2}"
-)
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Is this environment variable one whose value must not be kept?"""
-    if name in _HARMLESS or (_NAMES_A_FILE.search(name) and _PATH.fullmatch(value)):
-        return False
-    if _SECRET_NAME.fullmatch(name):
-        return True
-    pair = f"{name}={value}"
-    if redact.scrub(pair) != pair or redact.scrub(value) != value:
-        return True
-    if _HEX_KEY.fullmatch(value):
-        return _NAMES_A_COMMIT.search(name) is None
-    return _MIXED_KEY.fullmatch(value) is not None
-
-
 def told_env(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """(what may be kept with its values, the names of the secrets)."""
-    secrets = tuple(sorted(name for name, value in env.items() if is_secret(name, value)))
+    secrets = tuple(sorted(name for name, value in env.items() if redact.secret(name, value)))
     return {name: env[name] for name in sorted(env) if name not in secrets}, secrets
 
 

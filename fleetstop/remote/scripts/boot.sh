@@ -468,14 +468,15 @@ stacks() {
 # system, a bus that does not answer): it is left behind, and ends by itself or not
 bounded() {
   t=$(mktemp -d) || return 20
-  left=$1; step=20; shift
+  left=$1; step=5; shift
   ( "$@" 2>/dev/null </dev/null | head -c 65536 >"$t/o"; echo >"$t/ready"
     [ ! -f "$t/late" ] || rm -rf "$t" ) >/dev/null 2>&1 3<&- &
   until [ -f "$t/ready" ]; do
     [ "$left" -gt 0 ] || { echo >"$t/late"; return 32; }
     # quick at first: a file is read in a moment
-    case $step in 100) nap 0.1 || return 8 ;; *) nap 0.02 || return 8; step=$((step + 20)) ;; esac
+    case $step in 100) nap 0.1 ;; 5) nap 0.005 ;; *) nap "0.0$step" ;; esac || return 8
     left=$((left - step))
+    case $step in 5) step=10 ;; 10) step=20 ;; *) step=100 ;; esac
   done
   cat "$t/o"; rm -rf "$t"
 }
@@ -540,6 +541,7 @@ onward() { # one step of it: $part
   [ "$up$part" != .proc ] || return 49
   if [ -L "./$part" ]; then
     links=$((links + 1)); [ $links -le 40 ] || return 49
+    [ -z "${dated-}" ] || { printf 'l\0%s\0' "$inner/$part"; stamps -- "./$part"; }
     to=$(readlink -n "./$part" && echo .) || return 49
     left=${to%.}/$left
     case $to in /*) cd -P "/proc/$rooted/root" 2>/dev/null || return 49; inner=; up=. ;; esac
@@ -557,11 +559,11 @@ onward() { # one step of it: $part
   fi
 }
 
-# through PID START SCOPE VERB WORD... : list, log, ends or pidfile of a container that cannot be
+# through PID START SCOPE VERB WORD... : files of a container that cannot or need not be
 # entered, from the host, below the root of its first process; nothing of the container is run.
 # 48: it is not, or is no more, that process, and what was printed may be another root's.
 through() {
-  number "$1" && case $4 in list|log|ends|pidfile) ;; *) false ;; esac || return 2
+  number "$1" && case $4 in list|log|ends|pidfile|code|body|sums) ;; *) false ;; esac || return 2
   of=$1; born=$2; scope=$3; asked=$4; shift 4
   theirs || return 48
   ( rooted=$of; "$asked" "$@" ); c=$?
@@ -605,6 +607,61 @@ log() { # file : now, mtime, size, then the tail
   reach "$1" || return
   [ -f "$at" ] || return 40
   date +%s.%N; find -H "$at" -printf '%T@ %s\n'; tail -c 8192 -- "$at"
+}
+# stamps -- FILE... : of each its change, its change of status, its birth, all since the epoch; its name
+stamps() { stat --printf '%.9Y %.9Z %.9W\0%n\0' "$@" 2>/dev/null; }
+
+# code DIR... - PATH... : a job's code, as NUL records. `n` /proc/self/stat of a process that began
+# just now, and the time (lxcfs may fake an uptime, never this). Of each DIR, which may be one of
+# ours: `s` its state.json, `b` when its client was heard. Of each PATH: `q`, then `l` a link on the
+# way to it. Of the first that is a file: `p`, its real name, its times; `d` its directory, what it
+# could import from there, with its times; last `i`, what these import, as lines.
+code() {
+  [ -n "${rooted-}" ] || { ( rooted=self; code "$@" ); return; }
+  printf 'n\0%s\0%s\0' "$(cat /proc/self/stat)" "$(date +%s.%N)"
+  while [ $# -gt 0 ] && [ "$1" != - ]; do
+    base=$1; shift
+    reach "$base/state.json" && [ -f "$at" ] || continue
+    base=${text%/state.json}
+    printf 's\0%s\0' "$base"; head -c 65536 -- "$at"; printf '\0'
+    [ ! -f ./beat ] || { printf 'b\0%s\0' "$base"; stamps -- ./beat; }
+  done
+  [ $# -eq 0 ] || shift
+  dated=yes
+  for p; do
+    printf 'q\0'; reach "$p"; case $? in 0) ;; 40) continue ;; *) return ;; esac
+    [ -f "$at" ] || continue
+    dated=
+    printf 'p\0%s\0%s\0' "$text" "$inner/${at#./}"; stamps -- "$at"
+    modules "$at"
+    return
+  done
+}
+modules() { # file in the working directory, which is $inner there
+  printf 'd\0%s\0' "$inner"
+  set -- "$1" ./*.py
+  # a directory is looked into only where it is a package: others may hold a million files
+  for f in ./*/__init__.py; do
+    [ -f "$f" ] && [ ! -L "${f%/*}" ] && set -- "$@" "${f%/*}"/*.py
+  done
+  n=$#
+  for f; do
+    # a FIFO would hang, a link lead elsewhere
+    [ -f "$f" ] && [ ! -L "$f" ] && set -- "$@" "$f"
+  done
+  shift $n
+  [ $# -gt 0 ] || return 0
+  stamps -- "$@"; printf 'i\0'
+  grep -sHE '^[[:space:]]*(import|from)[[:space:]]' -- "$@" | head -c 131072
+  return 0
+}
+# body FILE MOST : so many bytes of it; sums FILE... : SHA-256 of each, or - where it is no plain file
+body() { reach "$1" || return; [ -f "$at" ] || return 40; head -c "$2" -- "$at"; }
+sums() {
+  for p; do
+    reach "$p"; c=$?; [ $c = 0 ] || [ $c = 40 ] || return $c
+    if [ $c = 0 ] && [ -f "$at" ] && [ -r "$at" ]; then sha256sum <"$at" || return 9; else echo -; fi
+  done
 }
 # in the C locale procps turns what is not ASCII into question marks before it matches
 pgrep_() { decode "$1"; LC_ALL=C.UTF-8 pgrep -f -- "$text"; }
@@ -708,8 +765,14 @@ within() {
 }
 aword() { case $1 in *[!0-9A-Za-z_.-]*|.*|-*|'') return 1 ;; esac; }
 
-# put FILE MODE TEXT : by rename, so that it is never half there; never open wider than MODE
-put() { # 20: it cannot be written, 41: something else is there
+# put FILE MODE TEXT... : by rename, so that it is never half there; never open wider than MODE. The
+# first that cannot be put there is named, and those behind it are not put.
+put() {
+  [ $# -gt 2 ] || { aput "$@"; return; }
+  while [ $# -gt 2 ]; do aput "$1" "$2" "$3" || { c=$?; printf %s "$f"; return $c; }; shift 3; done
+  [ $# = 0 ] || return 2
+}
+aput() { # 20: it cannot be written, 41: something else is there
   path "$1"; f=$text; decode "${3-}"
   case $2 in [0-7][0-7][0-7]|0[0-7][0-7][0-7]) ;; *) return 2 ;; esac
   [ ! -d "$f" ] || return 41
@@ -756,7 +819,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|stage|unstage)
+    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|stage|unstage)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;

@@ -6,7 +6,8 @@ Standard library, Python >= 3.6. What `ask` may be:
 names     {"there", "may"}: real names, of `there` those that exist, of `may` as far as they do
 ground    {"base", "dest", "wanted"}: the activator's state, whether it lives, how long ago its
           client was heard, the kept releases, SHA-256 of what lies at these places and at those
-          of every release, times of change, and what the supervisor of the last start recorded
+          of every release, times of change, the time, and what the supervisor of the last start
+          recorded
 contents  {"paths", "most"}: the bytes of plain files up to so many, in base64
 """
 
@@ -105,13 +106,14 @@ def ground(asked: Said) -> Said:
     for manifest in kept.values():
         files = parsed(manifest).get("files")
         rels |= {each["rel"] for each in files or [] if isinstance(each, dict) and "rel" in each}
-    hashes, changed = {}, {}
+    hashes, changed, touched = {}, {}, {}
     for rel in sorted(rels):
         path = os.path.join(dest, raw(rel))
         found = digest(path)
         if found is not None:
             hashes[rel] = found
-            changed[rel] = os.stat(path).st_mtime
+            seen = os.stat(path)
+            changed[rel], touched[rel] = seen.st_mtime, seen.st_ctime
     return {
         "state": state,
         "activator": lives(activator) if activator else False,
@@ -119,9 +121,19 @@ def ground(asked: Said) -> Said:
         "releases": kept,
         "on_disk": hashes,
         "changed": changed,
+        "touched": touched,
         "last": last(base, started.get("mark")),
         "now": time.time(),
+        "up": up(),
     }
+
+
+def up() -> Optional[float]:
+    """Seconds since boot, by the clock that a process's start is told by; lxcfs may fake
+    /proc/uptime. CLOCK_BOOTTIME is 7 (linux/time.h), and has no name before Python 3.7."""
+    with contextlib.suppress(OSError):
+        return time.clock_gettime(7)
+    return None
 
 
 def last(base: bytes, mark: Any) -> Optional[str]:
