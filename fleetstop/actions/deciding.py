@@ -7,7 +7,7 @@ from msgspec import Struct
 from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
-from fleetstop.core.releases.activation import ENDS, State
+from fleetstop.core.launching.activation import ENDS, State
 from fleetstop.core.releases.landing import tells_all
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code

@@ -10,7 +10,7 @@ from fleetstop.actions.grounding import Running, ground, what_it_loads
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core.inventory import Job
-from fleetstop.core.releases.activation import State
+from fleetstop.core.launching.activation import State
 from fleetstop.core.releases.destination import Destination, Loaded
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
