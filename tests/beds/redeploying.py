@@ -59,7 +59,8 @@ class Code:
         self.box = box
         self.inside = Inside(box)
         self.root = self.inside.at(path)
-        self.before = self._listed()
+        self.before = tree(self.root)
+        self._was = self._listed()
 
     def _listed(self) -> tuple[dict[str, tuple[int, int, int]], list[str]]:
         found = {}
@@ -78,7 +79,7 @@ class Code:
     def untouched(self) -> bool:
         """In the container and on the host: the same files, the same inodes, nothing beside."""
         now = self._listed()
-        assert now == self.before, set(now[0].items()) ^ set(self.before[0].items())
+        assert now == self._was, set(now[0].items()) ^ set(self._was[0].items())
         return not list(self.root.rglob(".fleetstop"))
 
 
