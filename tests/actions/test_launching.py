@@ -42,14 +42,15 @@ def launch_spec(mark: str) -> LaunchSpec:
     )  # fmt: skip
 
 
+NEW, OLD = "20261130-140211-7f3a", "20261129-140211-7f3a"
 EXPECTED = Expected(argv=("bash", "run.sh"), env={"A": "1"}, stop_signal="INT")
 
 
 def plan(**facts: Any) -> LaunchPlan:
-    """A redeploy: release `new` in the place of `old`. Facts of the spec, or of the plan."""
+    """A redeploy: release NEW in the place of OLD. Facts of the spec, or of the plan."""
     spec: dict[str, Any] = {
         "run": "run1", "base": BASE, "dest": "/root", "launch": launch_spec("m-new"),
-        "launch_old": launch_spec("m-old"), "release": "new", "before": "old", "log": LOG,
+        "launch_old": launch_spec("m-old"), "release": NEW, "before": OLD, "log": LOG,
         "files": (SwapFile("/root/train.py", f"{BASE}/stage-run1/files/train.py", "ab", 3, 0o644,
                            0, 0),),
     }  # fmt: skip
@@ -142,7 +143,7 @@ def test_a_good_launch_is_confirmed_and_told() -> None:
     assert (outcome.result, exit_code_of(outcome)) == ("redeployed", 0)
     assert outcome.release is not None
     assert (outcome.release.id, outcome.release.before, outcome.release.running) == (
-        "new", "old", "new",
+        NEW, OLD, NEW,
     )  # fmt: skip
     assert outcome.health is not None
     assert [(c.check, c.ok) for c in outcome.health[0].checks] == [
@@ -201,12 +202,12 @@ def test_one_that_dies_is_rolled_back_and_its_exact_end_is_told() -> None:
     assert outcome.reason is not None
     assert "exit 3" in outcome.reason
     pid = trainers(host)[0].inner
-    assert outcome.reason.endswith(f"release old runs again as {pid}")
+    assert outcome.reason.endswith(f"release {OLD} runs again as {pid}")
     assert outcome.release is not None
-    assert outcome.release.running == "old"
+    assert outcome.release.running == OLD
     assert outcome.health is not None
     assert [(each.state, each.release) for each in outcome.health] == [
-        ("unhealthy", "new"), ("healthy", "old"),
+        ("unhealthy", NEW), ("healthy", OLD),
     ]  # fmt: skip
     assert outcome.health[0].exit == 3
     assert outcome.health[0].log[-1] == "ValueError: bad shape"
@@ -224,9 +225,9 @@ def test_one_that_dies_before_anybody_looks_is_told_by_what_it_left() -> None:
     assert outcome.result == "rolled_back"
     assert outcome.health is not None
     first, second = outcome.health
-    assert (first.state, first.release, first.exit) == ("unhealthy", "new", 1)
+    assert (first.state, first.release, first.exit) == ("unhealthy", NEW, 1)
     assert first.log == ("ModuleNotFoundError: No module named 'flash'",)
-    assert (second.state, second.release) == ("healthy", "old")
+    assert (second.state, second.release) == ("healthy", OLD)
     assert stage.of(e.Unhealthy)[0].log == first.log
 
 
@@ -272,7 +273,7 @@ def test_a_newborn_is_not_ended_where_nobody_could_bring_the_old_one_back(gone: 
     assert len(trainers(host)) == 1
     assert outcome.reason is not None
     assert "ignores INT" in outcome.reason
-    assert "runs on: nobody is left there who would bring release old back" in outcome.reason
+    assert f"runs on: nobody is left there who would bring release {OLD} back" in outcome.reason
     assert stage.of(e.RollingBack) == []
 
 
@@ -322,7 +323,7 @@ def test_without_a_way_back_it_is_left_and_told() -> None:
     outcome, stage = run(host, plan(roll_back=False))
     assert (outcome.result, exit_code_of(outcome)) == ("unhealthy", 8)
     assert outcome.reason is not None
-    assert outcome.reason.endswith("release new runs on, as --no-rollback has it")
+    assert outcome.reason.endswith(f"release {NEW} runs on, as --no-rollback has it")
     assert host.sends() == []
     # who works there has heard it too, and does not call it healthy by its log later
     assert host.orders == ["go", "keep"]
@@ -341,13 +342,13 @@ def test_where_the_version_before_does_not_come_back_either_nothing_is_claimed()
     outcome, stage = run(host)
     assert outcome.result == "unhealthy"
     assert outcome.reason is not None
-    assert "release old did not come back: cannot run python3" in outcome.reason
+    assert f"release {OLD} did not come back: cannot run python3" in outcome.reason
     assert stage.of(e.RolledBack)[0].pid is None
     both = a_host(born(dies_after=1.0, exit_=1), born(dies_after=1.5, exit_=7))
     outcome, _ = run(both)
     assert outcome.result == "unhealthy"
     assert outcome.reason is not None
-    assert "release old is back and ended too" in outcome.reason
+    assert f"release {OLD} is back and ended too" in outcome.reason
     assert "exit 7" in outcome.reason
 
 
