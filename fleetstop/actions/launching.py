@@ -22,6 +22,7 @@ from fleetstop.actions.stop import Interrupted
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
+from fleetstop.core.kin.matching import by_words_alone
 from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.launching.health import Expected
@@ -102,7 +103,7 @@ class Launching:
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
         self._stopping = False
-        self._begun: asyncio.Task[str | None] | None = None
+        self._begun: asyncio.Task[str | None]
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
         self._ending: GoingBack | None = None
@@ -112,11 +113,15 @@ class Launching:
             await self.lock.claim()
         # a stop looks around meanwhile: it sends nothing before `_arm` has waited for this
         async with self.activation.at_its_side(self._begin()) as self._begun:
+            if by_words_alone(self.scope.target.job):
+                await self._begun  # while it begins, words of ours run there
             ended = await self._stop(stop) if stop is not None else None
             if (problem := await self._begun) is not None:
                 return self.outcome("deploy_failed", reason=problem)
             if ended is not None:
-                return await self._not_stopped(ended)
+                await self.activation.order("cancel")
+                await self.activation.until("cancelled", within_s=_CANCEL_S)
+                return ended
             await self.rise.mark_log()
             await self.lock.mine()
             if late is not None:
@@ -146,14 +151,8 @@ class Launching:
         self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
         return None
 
-    async def _not_stopped(self, outcome: Outcome) -> Outcome:
-        await self.activation.order("cancel")
-        await self.activation.until("cancelled", within_s=_CANCEL_S)
-        return outcome
-
     async def _arm(self) -> None:
         """Once: a signal is about to go out. Raises Refused where nothing would come after it."""
-        assert self._begun is not None
         if (problem := await asyncio.shield(self._begun)) is not None:
             raise Refused(problem)
         if self.activation.heard != "armed":

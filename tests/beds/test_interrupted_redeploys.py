@@ -8,8 +8,6 @@ from concurrent.futures import Future
 
 import pytest
 
-from fleetstop.lab.processes import inner_pid
-
 from . import versions
 from .bed import lives, until
 from .interrupting import STALE_S, Case, Told, side_by_side
