@@ -141,6 +141,13 @@ class Activation:
         state = await self.look()
         return state is not None and not state.left and await self.lives()
 
+    async def killed(self) -> bool:
+        """It was still waiting, and is gone without a last word."""
+        if await self.lives():
+            return False
+        state = await self.look()
+        return state is not None and state.step == "waiting" and state.ended_at is None
+
     async def old_lives(self) -> bool:
         """Whether one of those that were to be gone is there."""
         return await self._any_lives(*self.spec.gone)

@@ -15,7 +15,7 @@ from fleetstop.core.releases.destination import Destination, Loaded
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.home import base_of, home
-from fleetstop.core.releases.landing import came_with, to_go_back_to
+from fleetstop.core.releases.landing import came_with, differing, to_go_back_to
 from fleetstop.core.releases.manifest import Release, release_id
 from fleetstop.core.releases.payload import File, some
 from fleetstop.core.report import ReleaseRecord
@@ -100,6 +100,13 @@ class Lot:
         """The run whose activator lives here; its stage is nobody else's to clear."""
         here = self.state is not None and self.ground.activator is not False
         return frozenset({self.state.run}) if here and self.state is not None else frozenset()
+
+    @property
+    def before_lies(self) -> bool:
+        """Whether what is replaced is what goes back: False after one that was not well, or half
+        a swap, for which the release before it is kept."""
+        kept = self.ground.releases.get(self.before or "")
+        return kept is None or not differing(kept, self.ground.on_disk)
 
     @property
     def lies(self) -> Release | None:

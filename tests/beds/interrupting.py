@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fleetstop.lab import Lab, Started
 from fleetstop.lab.processes import inner_pid
 
@@ -62,6 +64,15 @@ class Case:
 
     def start(self, *words: str) -> None:
         self.job = self.box.start(*words)
+
+    def saves_all_the_time(self) -> None:
+        """A job that writes a checkpoint most of the time: its stop waits for the end of one."""
+        self.start("--save-every", "1", "--save-seconds", "6")
+        until(lambda: "saving" in self.logs(), 60.0)
+
+    def inventory(self) -> Path:
+        """The one of the last laptop."""
+        return self.where / f"laptop{self._laptops}" / "fleet.yaml"
 
     def beside(self, **sizes: int) -> None:
         """More files, by name and size, that are sent beside train.py."""
@@ -141,6 +152,28 @@ class Case:
         """Its connection goes wrong then; `last`: for good."""
         return self._through(Proxy(self.box.lab, wrong, last=last), when)
 
+    def meanwhile(self, when: Callable[[], Any], what: Callable[[], Any]) -> Ran:
+        """Something else happens then, and the client goes on."""
+        return self._through(Proxy(self.box.lab, what), when)
+
+    def half_swapped(self, what: Callable[[], Any]) -> Ran:
+        """Something else happens as soon as some of the files are replaced, and not yet all."""
+        client = self.popen()
+        first = self.root / "part1000.bin"  # names are sorted: some hundred come before it
+        old = first.stat().st_ino
+        while client.process.poll() is None:
+            if first.stat().st_ino != old:
+                what()
+                break
+        ran = self.finish()
+        sizes = {each.stat().st_size for each in self.root.glob("part*.bin")}
+        assert len(sizes) == 2, f"it was over before: {ran.people}"
+        assert self.state["files"] == "mixed"
+        return ran
+
+    def all_new(self, names: list[str]) -> None:
+        assert all((self.root / f"{e}.bin").read_bytes().startswith(e.encode()) for e in names)
+
     def _through(self, proxy: Proxy, when: Callable[[], Any]) -> Ran:
         def now(_: int) -> bool:
             with suppress(OSError, ValueError, LookupError):
@@ -203,7 +236,8 @@ class Case:
 
     def logs(self) -> str:
         """The log and what was rotated, the oldest first."""
-        every = sorted((self.root.parent / "workspace").glob("train.log*"), key=lambda e: -len(str(e)))
+        where = self.root.parent / "workspace"
+        every = sorted(where.glob("train.log*"), key=lambda each: -len(each.name))
         return "".join(each.read_text(errors="replace") for each in every)
 
     def heard(self) -> int:
@@ -221,8 +255,10 @@ class Case:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 python = words[0].rpartition(b"/")[2].startswith(b"python")
-                if python and fields[0] not in "ZX" and any(
-                    word.rpartition(b"/")[2] == b"train.py" for word in words[1:4]
+                if (
+                    python
+                    and fields[0] not in "ZX"
+                    and any(word.rpartition(b"/")[2] == b"train.py" for word in words[1:4])
                 ):
                     found.append(pid)
         return found
@@ -283,7 +319,7 @@ class Case:
         """Seconds from the old run's end until the new one was started."""
         until(lambda: not lives(self.job), 90.0)
         ended = time.monotonic()
-        until(lambda: self.trainers(), 60.0)
+        until(self.trainers, 60.0)
         return time.monotonic() - ended
 
     def kill(self, pid: int) -> None:
@@ -296,6 +332,12 @@ def digest_of(text: str) -> str:
 
 
 Told = Callable[[Case], None]
+
+
+def wanted(request: pytest.FixtureRequest) -> list[str]:
+    """The stories of this module that were selected."""
+    own = [each for each in request.session.items if each.nodeid.startswith(request.node.nodeid)]
+    return [each.callspec.params["name"] for each in own if isinstance(each, pytest.Function)]
 
 
 @contextmanager

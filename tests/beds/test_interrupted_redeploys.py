@@ -8,11 +8,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from fleetstop.lab.processes import inner_pid
-
 from . import versions
 from .bed import lives, until
-from .interrupting import STALE_S, Case, Told, side_by_side
+from .interrupting import STALE_S, Case, Told, side_by_side, wanted
 
 pytestmark = pytest.mark.bed
 STORIES: dict[str, Told] = {}
@@ -25,16 +23,8 @@ def step(story: Told) -> Told:
 
 @pytest.fixture(scope="module")
 def told(bed: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[None]]]:
-    own = [each for each in request.session.items if each.nodeid.startswith(request.node.nodeid)]
-    names = [each.callspec.params["name"] for each in own if hasattr(each, "callspec")]
-    with side_by_side({name: STORIES[name] for name in names}) as futures:
+    with side_by_side({name: STORIES[name] for name in wanted(request)}) as futures:
         yield futures
-
-
-def resaves(case: Case) -> None:
-    """A job that writes a checkpoint most of the time: its stop has to wait for the end of one."""
-    case.start("--save-every", "1", "--save-seconds", "6")
-    until(lambda: "saving" in case.logs(), 60.0)
 
 
 @step
@@ -72,7 +62,7 @@ def staged_and_not_proved(case: Case) -> None:
 @step
 def while_the_activator_waits_and_nothing_is_sent(case: Case) -> None:
     """The job writes a checkpoint just then. What waits leaves by itself, and nothing has been."""
-    resaves(case)
+    case.saves_all_the_time()
     case.interrupted(lambda: "armed" in case.told())
     assert case.order == ""
     assert case.state["step"] == "waiting"
