@@ -56,6 +56,7 @@ class Activation:
         self.ordered: Order | None = None
         self.heard: Order | None = None
         self.started = False
+        self.dead = False  # it was seen to be gone without a last word
         self._scope, self._hands = scope, hands_
         self._python, self._scripts = python, scripts
         self._activator: Born | None = None
@@ -129,8 +130,12 @@ class Activation:
             state = await self.look()
             if state is not None and (state.step in steps or state.left):
                 return state
-            if self._scope.clock.now() >= end or not await self.lives():
-                return await self.look()  # it may have written its last word in between
+            if self._scope.clock.now() >= end:
+                return state
+            if not await self.lives():
+                state = await self.look()  # it may have written its last word in between
+                self.dead = state is None or not (state.step in steps or state.left)
+                return state
             await self._scope.clock.sleep(_EVERY_S)
 
     async def lives(self) -> bool:

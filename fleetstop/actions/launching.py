@@ -13,7 +13,7 @@ from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.launch_plan import Late, LaunchPlan, Renew, Stop
-from fleetstop.actions.leaving import left_as
+from fleetstop.actions.leaving import STOPPED, left_as
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.stop import Interrupted
@@ -22,7 +22,7 @@ from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
 from fleetstop.core.launching.activator import ActivatorState
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
-from fleetstop.errors import CouldNotLook, DeployFailed, LockTaken, Refused
+from fleetstop.errors import ContainerStopped, CouldNotLook, DeployFailed, LockTaken, Refused
 
 _STOPPED = ("stopped", "not_running")
 _CANCEL_S = 5.0
@@ -55,7 +55,9 @@ async def launch_through(
         return launching.outcome(**failed(exc))
     except CouldNotLook as exc:
         facts = failed(exc)
-        return launching.outcome(**{**facts, "reason": f"{exc.message}; {launching.left_as()}"})
+        stopped = isinstance(exc, ContainerStopped)
+        left = STOPPED if stopped else launching.left_as()
+        return launching.outcome(**{**facts, "reason": f"{exc.message}; {left}"})
     except asyncio.CancelledError as exc:
         raise Interrupted(launching.interrupted(getattr(exc, "outcome", None))) from exc
     except Exception as exc:

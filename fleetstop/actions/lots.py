@@ -14,7 +14,7 @@ from fleetstop.core.releases.activation import State
 from fleetstop.core.releases.destination import Destination, Loaded
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
-from fleetstop.core.releases.home import base_of, home
+from fleetstop.core.releases.home import base_of, code_of, home
 from fleetstop.core.releases.landing import came_with, differing, to_go_back_to
 from fleetstop.core.releases.manifest import Release, release_id
 from fleetstop.core.releases.payload import File, some
@@ -123,7 +123,9 @@ async def lot_of(
     """Raises DeployFailed where it is not one place, Refused where nothing is to go back to."""
     job = scope.target.job
     assert job is not None
+    # what runs tells better than the inventory where its code lies; where nothing does, that does
     configured = job.deploy.dest if job.deploy is not None else None
+    configured = code_of(job) if now is None else configured
     also = (configured, errand.to, job.checkpoints, home(job))
     runs, real = await what_it_loads(scope, python, now, also)
     if errand.payload is not None:

@@ -11,7 +11,8 @@ import pytest
 
 from . import versions
 from .bed import lives, until
-from .interrupting import LAUNCH, STALE_S, Case, Told, side_by_side, wanted
+from .interrupting import LAUNCH, STALE_S, Case
+from .side_by_side import Told, side_by_side, wanted
 
 pytestmark = pytest.mark.bed
 STORIES: dict[str, Told] = {}
@@ -48,7 +49,7 @@ def ctrl_c_while_files_are_sent(case: Case) -> None:
 @step
 def ctrl_c_while_nothing_is_sent(case: Case) -> None:
     """The lock is given back: the same command goes at once."""
-    case.saves_all_the_time()
+    case.start("--save-seconds", "0.3")
     ran = case.interrupted(lambda: "armed" in case.told(), signal.SIGINT)
     assert ran.code == 130, ran.people
     assert "leaves by itself" in ran.target["reason"]
@@ -165,7 +166,7 @@ def the_laptop_is_away_for_good_once_it_was_launched(case: Case) -> None:
 @step
 def the_activator_dies_before_the_signal(case: Case) -> None:
     """Nothing is sent: nobody would start the job again."""
-    case.saves_all_the_time()
+    case.start("--save-seconds", "0.3")
     ran = case.meanwhile(lambda: "armed" in case.told(), lambda: case.kill(case.activator()))
     assert (ran.code, ran.signals) == (5, []), ran.people
     case.old_untouched()
@@ -249,7 +250,8 @@ def the_container_is_stopped_once_it_was_launched(case: Case) -> None:
     assert case.trainers() == []
     again = case.again_at_once()
     assert again.code == 0, again.people
-    case.is_right(releases=2)
+    # the release that came with the first is kept, and so is the one of the second
+    case.is_right(releases=3)
 
 
 @pytest.mark.timeout(600)
