@@ -13,7 +13,7 @@ from fleetstop.actions import hands, staging
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import newest_whole
 from fleetstop.actions.interpreter import script
-from fleetstop.actions.launching import LaunchPlan
+from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
 from fleetstop.actions.showing import wish
@@ -104,6 +104,7 @@ class Equipment:
             roll_back=self._rolls_back,
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
+            before_lies=lot.before_lies,
             more=self._more(),
         )
         scripts = _SCRIPTS + (("stay.py",) if launchers.carrier(lot.job) else ())

@@ -12,6 +12,8 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
                                  every file
     release, before              names or null: what is brought up; what is kept of the one before
     before_manifest              goes into releases/BEFORE/manifest.json where there is none
+    before_lies                  false: BEFORE is kept, and is the way back, but what lies there is
+                                 another release, or a mixture; that is not kept
     files                        [{"path", "staged", "sha256", "size", "mode", "uid", "gid"}], the
                                  paths absolute, without symbolic links
     gone                         [{"pid", "start"}]: gone before anything is replaced
