@@ -6,8 +6,9 @@ What it does it decides by itself; whether the job is healthy is decided elsewhe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -20,10 +21,12 @@ from fleetstop.core.launching.newborn import here
 from fleetstop.errors import CouldNotLook, RemoteFailed
 from fleetstop.ports import Shell
 
-_EVERY_S = 0.1
+_EVERY_S = 0.03
+_LIVES_S = 0.5
 _PATIENCE_S = 60.0
 
 Hands = Callable[[], Awaitable[Shell]]
+T = TypeVar("T")
 
 
 class Waits(Struct, frozen=True):
@@ -73,12 +76,12 @@ class Activation:
         """Where the answer to the start was lost, the state file tells."""
         base, run = self.spec.base, self.spec.run
         shell = await self._hands()
-        await hands.surely(self._scope, lambda: hands.stage(shell, base, run))
+        if not self.spec.files:  # else files were sent into it
+            await hands.surely(self._scope, lambda: hands.stage(shell, base, run))
         scripts = {f"{base}/{name}": text for name, text in self._scripts.items()}
-        await hands.surely(self._scope, lambda: hands.put_changed(shell, scripts))
         spec = f"{base}/stage-{run}/spec.json"
-        text = self.spec.text()
-        await hands.surely(self._scope, lambda: hands.put(shell, spec, text, "600"))
+        secret = (spec, self.spec.text())
+        await hands.surely(self._scope, lambda: hands.put_all(shell, scripts, secret))
         self.started = True
         try:
             line = await hands.start(shell, self._python, f"{base}/activate.py", spec)
@@ -118,13 +121,17 @@ class Activation:
 
     async def until(self, *steps: Step, within_s: float = _PATIENCE_S) -> State | None:
         """Its state, once it is at one of these steps, has left, or time is over."""
-        end = self._scope.clock.now() + within_s
+        now = self._scope.clock.now()
+        end, asked = now + within_s, now
         while True:
             state = await self.look()
             if state is not None and (state.step in steps or state.left):
                 return state
-            if self._scope.clock.now() >= end or not await self.lives():
-                return await self.look()  # it may have written its last word in between
+            now = self._scope.clock.now()
+            if now - asked >= _LIVES_S or now >= end:
+                asked = now
+                if now >= end or not await self.lives():
+                    return await self.look()  # it may have written its last word in between
             await self._scope.clock.sleep(_EVERY_S)
 
     async def lives(self) -> bool:
@@ -150,20 +157,26 @@ class Activation:
         await hands.surely(self._scope, lambda: hands.unstage(shell, base, run))
 
     @asynccontextmanager
-    async def alive(self) -> AsyncIterator[None]:
-        """Within it the activator is shown that its client lives, also while a stop is at work."""
-        task = asyncio.create_task(self._beats())
+    async def at_its_side(self, begin: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+        """`begin` is under way within it, and never longer. From its end on the activator is shown
+        that its client lives, also while a stop is at work."""
+        begun = asyncio.create_task(begin)
+        beats = asyncio.create_task(self._beats(begun))
         try:
-            yield
+            yield begun
         finally:
-            task.cancel()
-            await asyncio.wait({task})
-        if not task.cancelled():
-            task.result()  # it ends by nothing but a fault
+            for each in (begun, beats):
+                each.cancel()
+            await asyncio.wait({begun, beats})
+            if not begun.cancelled():
+                begun.exception()  # it has been heard of by whoever waited for it
+        if not beats.cancelled():
+            beats.result()  # it ends by nothing but a fault
 
-    async def _beats(self) -> None:
+    async def _beats(self, begun: asyncio.Task[Any]) -> None:
         missed = 0
-        while True:
+        await asyncio.wait({begun})
+        while self.started:
             try:
                 await hands.beat(await self._hands(), self.spec.base)
                 missed = 0

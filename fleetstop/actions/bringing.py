@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import looks, refusals
+from fleetstop.actions import awaiting, looks, refusals
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.claiming import taken
 from fleetstop.actions.confirming import confirm
@@ -25,7 +25,7 @@ from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.lots import Lot, lot_of
-from fleetstop.actions.present import failed, outcome_of
+from fleetstop.actions.present import failed, gpu_strangers, outcome_of
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.showing import show_files
 from fleetstop.actions.stop import Interrupted, give_back, stopped
@@ -34,7 +34,7 @@ from fleetstop.core.kin.family import Family
 from fleetstop.core.launching.beside import beside
 from fleetstop.core.launching.ended import last_death
 from fleetstop.core.report import Outcome
-from fleetstop.errors import CouldNotLook, DeployFailed, LockTaken, Refused
+from fleetstop.errors import BadConfig, BadUsage, CouldNotLook, DeployFailed, LockTaken, Refused
 
 _STAMPS_S = 2.0
 
@@ -86,6 +86,9 @@ class Bringing:
             return self._outcome(
                 "deploy_failed", reason=exc.message, hint=exc.hint, evidence=exc.evidence
             )
+        except (BadConfig, BadUsage) as exc:
+            # the words fit together, but not with what is there: a user that the container lacks
+            return self._outcome("refused", reason=exc.message, hint=exc.hint or None)
         except (LockTaken, Refused, CouldNotLook) as exc:
             return self._outcome(**failed(exc))
         except Exception as exc:
@@ -99,6 +102,9 @@ class Bringing:
                 hint=f"on {self._scope.target.host.name}: pct start {self._scope.target.vmid}",
             )
         family = self._family(scene)
+        if family is None and await self._comes_up(scene):
+            return await self._run()
+        self._mistyped(scene, family)
         self._way_to_start(family)
         if self._job.gpus and not scene.found.families:  # nobody was found whose GPUs to ask for
             view = await looks.first_gpus(self._scope.place, self._scope.clock)
@@ -116,17 +122,29 @@ class Bringing:
                 return self._with_findings(lot, await self._settled(lot, found))
         return await self._run()
 
+    async def _comes_up(self, scene: Scene) -> bool:
+        """An earlier run's activator is about to start it: waited for, then all is looked at."""
+        if (who := awaiting.at_work(scene.tree, self._job)) is None:
+            return False
+        if self._errand.dry_run:
+            raise Refused(f"{awaiting.told(who)}; a dry run does not touch that")
+        await taken(self._lock, self._errand.stop.break_lock, self._tell)
+        async with self._held():
+            await awaiting.comes_up(self._scope, who, self._tell)
+        return True
+
     async def _settled(self, lot: Lot, found: Settled) -> Outcome:
         if found.done is not None:
             result = "planned" if self._errand.dry_run else "redeployed"
-            return self._outcome(result, reason=found.done, release=lot.record())
+            return self._outcome(result, reason=found.done, release=lot.standing())
+        if found.confirm is not None:  # what is to run runs; nothing is sent, and nothing started
+            needs = await equipment(lot, self._errand)
+            return await confirm(lot, needs, found.confirm, self._lock)
         if lot.files:
             await show_files(lot, self._errand)
         self._last_death(lot)
         needs = await equipment(lot, self._errand)
         needs.show()
-        if found.confirm is not None:
-            return await confirm(lot, needs, found.confirm, self._lock)
         if self._errand.dry_run:
             return await self._planned(lot)
         plan = await needs.plan()
@@ -177,6 +195,12 @@ class Bringing:
         refusals.untouchable(self._scope.target, families[0], scene.tree)
         return families[0]
 
+    def _mistyped(self, scene: Scene, family: Family | None) -> None:
+        """Named by hand and not found, while something works here: most likely a slip."""
+        typed = self._scope.target.job_name is None and self._errand.command != "launch"
+        if family is None and typed and (strangers := gpu_strangers(scene)):
+            raise refusals.mistyped(self._job.match, strangers)
+
     def _beside(self, scene: Scene, family: Family | None) -> None:
         """Nothing is started beside what runs, is left over, or holds the job's own GPUs."""
         ours = family if self._errand.command != "launch" else None
@@ -185,7 +209,7 @@ class Bringing:
             self._tell(each)
         if found.obstacles:
             first, name = found.obstacles[0], self._scope.target.name
-            verbs = " or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
+            verbs = "; or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
             raise Refused(first.reason, hint=first.hint or verbs, evidence=first.evidence)
 
     def _way_to_start(self, family: Family | None) -> None:

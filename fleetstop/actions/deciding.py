@@ -8,6 +8,7 @@ from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
 from fleetstop.core.launching.activation import ENDS, State
+from fleetstop.core.releases.landing import tells_all
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code
 from fleetstop.errors import Refused
@@ -29,13 +30,7 @@ class Settled(Struct, frozen=True):
 async def settled(lot: Lot, errand: Errand) -> Settled:
     """Names the releases of the lot. Raises Refused where nothing can be done about it."""
     newer = code_since(lot)
-    decision = next_step(
-        lot.ground.state,
-        _seen(lot, newer),
-        wanted=lot.wanted if errand.command == "redeploy" else {},
-        on_disk=lot.ground.on_disk,
-        releases=lot.ground.releases,
-    )
+    decision = _decided(lot, errand, newer)
     for text in decision.findings:
         lot.finding(text)
     match decision.act:
@@ -44,6 +39,9 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         case "already_done" if not errand.extra.words and not errand.extra.env:
             return Settled(done=decision.sentence)
         case "confirm" if lot.state is not None and not errand.dry_run:
+            if decision.clean is not None:
+                await _clean(lot, decision.clean)
+            lot.finding(f"{decision.sentence}; nothing is sent, its health is looked at")
             return Settled(confirm=lot.state)
         case "wait" | "take_over":
             return await _others_end(lot, errand, decision)
@@ -53,8 +51,20 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         return Settled(done=f"{files} what runs already: nothing was sent, nothing was stopped")
     if decision.clean is not None and not errand.dry_run:
         await _clean(lot, decision.clean)
-    lot.name(decision.before)
+    kept = lot.ground.releases.get(decision.before or "")
+    whole = kept is not None and tells_all(kept, lot.wanted, lot.ground.on_disk)
+    lot.name(decision.before if whole else None)
     return Settled()
+
+
+def _decided(lot: Lot, errand: Errand, newer: NewerCode | None) -> Decision:
+    return next_step(
+        lot.ground.state,
+        _seen(lot, newer),
+        wanted=lot.wanted if errand.command == "redeploy" else {},
+        on_disk=lot.ground.on_disk,
+        releases=lot.ground.releases,
+    )
 
 
 def code_since(lot: Lot) -> NewerCode | None:
@@ -97,8 +107,11 @@ def _seen(lot: Lot, newer: NewerCode | None) -> Seen:
 
 
 def _nothing_to_do(lot: Lot, errand: Errand, newer: NewerCode | None) -> bool:
-    """The very files lie there, and what runs was started after they came."""
+    """The very files lie there, and what runs was started after they came. Of what was found to be
+    unhealthy that is no reason to leave it at that."""
     if errand.command != "redeploy" or lot.now is None or newer is not None:
+        return False
+    if lot.state is not None and lot.state.step == "unhealthy" and _seen(lot, newer).ours:
         return False
     same = all(lot.ground.on_disk.get(rel) == sha for rel, sha in lot.wanted.items())
     return same and not errand.extra.words and not errand.extra.env
@@ -119,6 +132,9 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
         await lot.read()
         state = lot.state
         if state is None or state.run != run or state.step in ENDS or not lot.ground.activator:
+            return Settled(again=True)
+        # its client may have left meanwhile; what is done about that asks for another look
+        if _decided(lot, errand, code_since(lot)).act != decision.act == "wait":
             return Settled(again=True)
     raise Refused(
         f"{decision.sentence}, and has not come to an end within {_WAIT_S:.0f} s",

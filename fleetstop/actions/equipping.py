@@ -49,7 +49,7 @@ class Equipment:
         self.old = self._recipe(place, self._bare, f"{lot.run}-old") if swaps else None
 
     def show(self) -> None:
-        lot = self._lot
+        lot, check = self._lot, self._lot.job.healthcheck or Healthcheck()
         told = shown(self.new.spec, self._place.person)
         lot.scope.teller.tell(
             events.LaunchShown,
@@ -63,7 +63,15 @@ class Equipment:
             adopted=lot.job.launch is None,
             carrier=launchers.carrier(lot.job),
             resumes=self._place.checkpoint if self._extra.resume else None,
+            added=tuple(name for name in self._extra.env if name in told.env),
+            within_s=check.within_s,
+            log_matches=check.log_matches,
+            roll_back=self._rolls_back,
         )
+
+    @property
+    def _rolls_back(self) -> bool:
+        return self._errand.roll_back and self.old is not None
 
     def _recipe(self, place: Known, extra: Extra, mark: str) -> Recipe:
         lot = self._lot
@@ -90,7 +98,7 @@ class Equipment:
             log=self.new.spec.log,
             within_s=check.within_s,
             log_matches=check.log_matches,
-            roll_back=errand.roll_back and self.old is not None,
+            roll_back=self._rolls_back,
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
             more=self._more(),
@@ -108,7 +116,7 @@ class Equipment:
     async def _staged(self) -> tuple[tuple[SwapFile, ...], dict[str, Any] | None]:
         lot, errand = self._lot, self._errand
         read = partial(lot.content, errand)
-        stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand))
+        stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand), lot.survey)
         try:
             told = encoded(self._release()).decode()
             await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "644")

@@ -65,12 +65,19 @@ async def put(shell: Shell, path: str, content: str, mode: str) -> None:
     _good(answer, f"{path} could not be written")
 
 
-async def put_changed(shell: Shell, files: Mapping[str, str]) -> None:
-    """Those that differ from what is there, by path. What is longer than is read is put anew."""
-    there = await reading.heads(shell, tuple(files))
-    for path, content in files.items():
-        if len(content.encode()) >= _HEAD or there.get(path) != content:
-            await put(shell, path, content, "644")
+async def put_all(shell: Shell, scripts: Mapping[str, str], secret: tuple[str, str]) -> None:
+    """Those scripts that differ from what is there, by path; what is longer than is read is put
+    anew. Then `secret`, a path and a text for its owner alone. In one frame."""
+    there = await reading.heads(shell, tuple(scripts))
+    new = [
+        (path, "644", content)
+        for path, content in scripts.items()
+        if len(content.encode()) >= _HEAD or there.get(path) != content
+    ]
+    path, content = secret
+    words = [word for each in (*new, (path, "600", content)) for word in each]
+    answer = await shell.run(Command("put", tuple(words), deadline_s=30.0, changes=True))
+    _good(answer, f"{text(answer.data) or path} could not be written")
 
 
 async def order(shell: Shell, base: str, run: str, word: Order) -> None:

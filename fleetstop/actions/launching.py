@@ -15,6 +15,7 @@ from fleetstop import events
 from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
+from fleetstop.actions.leaving import left_as
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.stop import Interrupted
@@ -101,6 +102,7 @@ class Launching:
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
         self._stopping = False
+        self._begun: asyncio.Task[str | None] | None = None
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
         self._ending: GoingBack | None = None
@@ -108,15 +110,13 @@ class Launching:
     async def run(self, stop: Stop | None, late: Late | None = None) -> Outcome:
         if not self.lock.claimed:
             await self.lock.claim()
-        waits = await self.activation.begin()
-        if waits.pid is None:
-            reason = waits.problem or "nothing was told of why"
-            return self.outcome("deploy_failed", reason=reason)
-        back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
-        self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
-        async with self.activation.alive():
-            if stop is not None and (ended := await self._stop(stop)) is not None:
-                return ended
+        # a stop looks around meanwhile: it sends nothing before `_arm` has waited for this
+        async with self.activation.at_its_side(self._begin()) as self._begun:
+            ended = await self._stop(stop) if stop is not None else None
+            if (problem := await self._begun) is not None:
+                return self.outcome("deploy_failed", reason=problem)
+            if ended is not None:
+                return await self._not_stopped(ended)
             await self.rise.mark_log()
             await self.lock.mine()
             if late is not None:
@@ -135,14 +135,27 @@ class Launching:
         if self.limit is not None and (left := self.scope.left()) is not None:
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
         self._stopped_as(outcome)
-        if outcome.result in _STOPPED and not outcome.interrupted:
-            return None
+        return None if outcome.result in _STOPPED and not outcome.interrupted else outcome
+
+    async def _begin(self) -> str | None:
+        """Why nothing waits in the container, a sentence; None: it waits."""
+        waits = await self.activation.begin()
+        if waits.pid is None:
+            return waits.problem or "nothing was told of why"
+        back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
+        self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
+        return None
+
+    async def _not_stopped(self, outcome: Outcome) -> Outcome:
         await self.activation.order("cancel")
         await self.activation.until("cancelled", within_s=_CANCEL_S)
         return outcome
 
     async def _arm(self) -> None:
-        """Once: a signal is about to go out."""
+        """Once: a signal is about to go out. Raises Refused where nothing would come after it."""
+        assert self._begun is not None
+        if (problem := await asyncio.shield(self._begun)) is not None:
+            raise Refused(problem)
         if self.activation.heard != "armed":
             await self.activation.order("armed")
 
@@ -209,9 +222,12 @@ class Launching:
                 old = _version(spec.before, "the version before")
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
+            # from here on nobody takes it for healthy, should we be cut short
+            await self.activation.order("unwell")
             self.scope.teller.tell(events.RollingBack, release=spec.before)
             self._ending = GoingBack(self.scope, self.lock, grown.family)
             if (problem := await self._ending.run()) is not None:
+                await self._kept()
                 return self.outcome("unhealthy", reason=f"{said}; {problem}")
         else:
             self.scope.teller.tell(events.RollingBack, release=spec.before)
@@ -222,15 +238,20 @@ class Launching:
 
     async def _left_unhealthy(self, said: str, grown: Grown | None) -> Outcome:
         runs = grown is not None and grown.family is not None
-        if not runs:
-            state = await self.activation.until("unhealthy")
-            if state is not None and state.step == "rolled_back":
-                self._finding("the files of the version before are back in place")
+        if runs:
+            await self._kept()
+        elif (state := await self.activation.until("unhealthy")) and state.step == "rolled_back":
+            self._finding("the files of the version before are back in place")
         name = _version(self.plan.spec.release, "what was started")
         wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         wish = ", as --no-rollback has it" if wished else ""
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
         return self.outcome("unhealthy", reason=f"{said}; {left}")
+
+    async def _kept(self) -> None:
+        """It runs on as it is: who works there must not take it for healthy later."""
+        await self.activation.order("keep")
+        await self.activation.until("unhealthy")
 
     async def _back(self, said: str) -> Outcome:
         state = await self.activation.until("rolled_back")
@@ -298,25 +319,7 @@ class Launching:
         return outcome_of(self.scope.target, result, hint=hint, **{**known, **facts})
 
     def left_as(self) -> str:
-        """What goes on without us, a sentence: told whenever the watching ends early."""
-        state, ordered = self.activation.state, self.activation.ordered
-        at = state.step if state is not None else None
-        if not self.activation.started:
-            return "nothing was started"
-        if self._stopping and ordered == "armed":
-            return (
-                "what waits in the container starts the job by itself if what runs ends, and "
-                "leaves if it does not"
-            )
-        if ordered in (None, "armed", "cancel"):
-            return "nothing was started; what waits in the container leaves by itself"
-        if ordered != self.activation.heard:
-            return f"what waits in the container goes on if it has heard {ordered}, and else leaves"
-        if at == "launched" and ordered in ("go", "done"):
-            return "it was started, and what works in the container sees to its health by itself"
-        if at in ("rolled_back", "unhealthy", "failed"):
-            return f"what works in the container has come to {at}"
-        return "what works in the container goes on by itself"
+        return left_as(self.activation, self._stopping)
 
     def interrupted(self, stopping: Outcome | None = None) -> Outcome:
         """What is left; what only waits for us is told to leave by `let_go`. `stopping`: what the

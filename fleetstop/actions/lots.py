@@ -18,7 +18,9 @@ from fleetstop.core.releases.home import base_of, home
 from fleetstop.core.releases.landing import came_with, to_go_back_to
 from fleetstop.core.releases.manifest import Release, release_id
 from fleetstop.core.releases.payload import File, some
+from fleetstop.core.releases.survey import Survey
 from fleetstop.core.report import ReleaseRecord
+from fleetstop.core.spelling import plain
 from fleetstop.errors import Refused
 
 
@@ -38,6 +40,7 @@ class Lot:
         self.release: str | None = None
         self.before: str | None = None
         self.findings: list[str] = []
+        self.survey: Survey | None = None
         self.ground: Ground
 
     @property
@@ -60,6 +63,13 @@ class Lot:
     def record(self) -> ReleaseRecord:
         runs = self.before if self.now is not None else None
         return ReleaseRecord(id=self.release, before=self.before, running=runs)
+
+    def standing(self) -> ReleaseRecord:
+        """Of what is left as it is."""
+        if self.state is None:
+            return self.record()
+        runs = self.state.running if self.now is not None else None
+        return ReleaseRecord(id=runs, before=self.state.before, running=runs)
 
     async def read(self) -> None:
         """What lies there by now."""
@@ -158,7 +168,10 @@ def _source(lot: Lot, named: str | None) -> Release:
         if len(fits) == 1:
             return kept[fits[0]]
         there = some(sorted(kept, reverse=True)) if kept else "none"
-        raise Refused(f"there is no one release {named} kept in {lot.base}; there are: {there}")
+        why = (
+            f"{plain(named)} fits {len(fits)} releases" if fits else f"no release {plain(named)} is"
+        )
+        raise Refused(f"{why} kept in {lot.base}; there are: {there}")
     before = lot.state.before if lot.state is not None else None
     found = to_go_back_to(kept, lot.ground.on_disk, before)
     if found is None:

@@ -32,7 +32,7 @@ def wish(lot: Lot, errand: Errand) -> staging.Wish:
 
 async def show_files(lot: Lot, errand: Errand) -> None:
     """Raises DeployFailed where they cannot be put there."""
-    found = await staging.survey(lot.scope, lot.files, wish(lot, errand))
+    found = lot.survey = await staging.survey(lot.scope, lot.files, wish(lot, errand))
     git, place = errand.git, lot.place
     lot.scope.teller.tell(
         events.Destined,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from fleetstop import events
 from fleetstop.actions import pushing
 from fleetstop.actions.interpreter import QUIET_S, ask, failed, last, lines
-from fleetstop.actions.tarring import Read, length, named, tar, unhurried
+from fleetstop.actions.tarring import Read, length, named, packed, tar, unhurried
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.underway import Underway
 from fleetstop.core import redact
@@ -96,9 +96,12 @@ async def survey(scope: Scope, files: Sequence[File], wish: Wish) -> Survey:
     return found
 
 
-async def stage(scope: Scope, files: Sequence[File], read: Read, wish: Wish) -> Stage:
-    """Brings them there and proves them. Raises DeployFailed, with nothing left behind."""
-    found = await survey(scope, files, wish)
+async def stage(
+    scope: Scope, files: Sequence[File], read: Read, wish: Wish, found: Survey | None = None
+) -> Stage:
+    """Brings them there and proves them. Raises DeployFailed, with nothing left behind. `found`:
+    the survey, where it has just been made."""
+    found = found or await survey(scope, files, wish)
     staging = _Staging(scope, tuple(files), read, wish, found)
     try:
         await staging.clear_others()
@@ -169,10 +172,10 @@ class _Staging:
         since = self._scope.clock.now()
         await self._make()
         new = tuple(each.file for each in self._placed if not each.same)
-        if new:
+        packed = await self._packed(new) if new else None
+        if new and packed is None:
             await self._send(new)
-        await self._fill()
-        proof = await self._compare()
+        proof = await self._compare(new if packed is not None else (), packed)
         now = self._scope.clock.now()
         sent = sum(each.size for each in new)
         self._scope.teller.tell(
@@ -250,28 +253,42 @@ class _Staging:
             return ""  # what is told without it is the reason all the same
         return "" if free is None else f" ({amount(free)} are free there)"
 
-    async def _fill(self) -> None:
+    async def _packed(self, new: tuple[File, ...]) -> str | None:
+        """What is short comes along with the question that proves it."""
+        assert self._survey is not None
+        if not self._survey.unpacks:
+            return None
+        return await asyncio.to_thread(packed, new, self._read)
+
+    def _pairs(self) -> list[list[str | int]]:
+        """What is there already: from where, as what, and its mode."""
         kept = self._wish.kept
-        pairs = [
+        return [
             [
                 f"{kept}/{each.file.rel}" if kept is not None else each.there.real,
-                each.staged,
+                each.file.rel,
                 each.file.mode,
             ]
             for each in self._placed
             if each.same
         ]
-        if pairs:
-            size = sum(each.file.size for each in self._placed if each.same)
-            await self._ask({"ask": "fill", "pairs": pairs}, dict[str, Any], size)
 
-    async def _compare(self) -> Proof:
+    async def _compare(self, sent: tuple[File, ...], packed: str | None) -> Proof:
         files = [
             {"rel": each.rel, "size": each.size, "sha256": each.sha256} for each in self._files
         ]
         size = sum(each.size for each in self._files)
-        question = {"ask": "prove", "stage": self._into, "files": files}
-        proof = await self._ask(question, Proof, size)
+        question: dict[str, Any] = {"ask": "prove", "stage": self._into, "files": files}
+        if (pairs := self._pairs()) or sent:
+            rows = [[each.rel, each.size, each.mode] for each in sent]
+            question |= {"ask": "fill", "pairs": pairs, "sent": rows, "packed": packed}
+        underway = Underway(self._scope, length(sent), len(sent), 0) if sent else None
+        proof = await self._ask(question, Proof, 2 * size)
+        if proof.unwritten is not None:
+            rel, why = proof.unwritten
+            raise failed(f"{plain(rel)} could not be written there: {why}{await self._room()}")
+        if underway is not None:
+            underway.done()
         if proof.wrong:
             rel, why = proof.wrong[0]
             told = f"what came is not what was sent: {plain(rel)} {why}"

@@ -7,8 +7,10 @@ the same for everybody.
 from __future__ import annotations
 
 import asyncio
+import base64
 import tarfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from fleetstop.actions.interpreter import failed
@@ -19,6 +21,10 @@ Read: TypeAlias = Callable[[File], Iterator[bytes]]
 """The bytes of one file, a piece at a time."""
 
 PIECE = 256 * 1024
+UNPACKED_MOST = 2 * 2**20
+PACKED_MOST = 256 * 1024
+"""A shell reads its questions byte by byte: so much takes it 0.1 to 0.2 s, and a `pct exec` for a
+stream of its own costs a core for half a second."""
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
 
@@ -34,21 +40,36 @@ def tar(files: Iterable[tuple[str, File]], read: Read) -> Iterator[bytes]:
     Raises DeployFailed where a file is not as long as it was, or cannot be read."""
     for name, file in files:
         yield header(name, file)
-        left = file.size
-        try:
-            for piece in read(file):
-                left -= len(piece)
-                if left < 0:
-                    break
-                yield piece
-        except OSError as exc:
-            told = f"{plain(file.rel)} could not be read here: {exc.strerror or exc}"
-            raise failed(told) from exc
-        if left:
-            told = f"{plain(file.rel)} changed here while it was being sent"
-            raise failed(told, hint="run the same command again")
+        yield from _content(file, read)
         yield bytes(-file.size % _BLOCK)
     yield _END
+
+
+def _content(file: File, read: Read) -> Iterator[bytes]:
+    left = file.size
+    try:
+        for piece in read(file):
+            left -= len(piece)
+            if left < 0:
+                break
+            yield piece
+    except OSError as exc:
+        told = f"{plain(file.rel)} could not be read here: {exc.strerror or exc}"
+        raise failed(told) from exc
+    if left:
+        told = f"{plain(file.rel)} changed here while it was being sent"
+        raise failed(told, hint="run the same command again")
+
+
+def packed(files: Sequence[File], read: Read) -> str | None:
+    """All of them one behind the other, for a question; None where that would be too long.
+
+    Raises as `tar` does."""
+    if sum(each.size for each in files) > UNPACKED_MOST:
+        return None
+    content = b"".join(piece for each in files for piece in _content(each, read))
+    text = base64.b64encode(zlib.compress(content)).decode("ascii")
+    return text if len(text) <= PACKED_MOST else None
 
 
 def header(name: str, file: File) -> bytes:

@@ -26,6 +26,7 @@ from fleetstop.core.process import ProcessId, ProcessTree
 from fleetstop.errors import RemoteFailed
 
 _POLL_S = 0.5
+_TICK_S = 0.02  # ages are counted in ticks of 10 ms
 _MOST_TEARS = 25
 _LAST_WORDS_S = 1.0
 _GPUS_EVERY_S = 2.0
@@ -94,7 +95,7 @@ class Watch:
             if found.state != "waiting" or given_up:
                 seconds = round(self._scope.clock.now() - since, 3)
                 return self._grown(found, seen, seconds, given_up)
-            await self._pause()
+            await self._pause(found.due_s - seen.age_s)
 
     def _grown(self, found: Health, seen: Seen, seconds: float, given_up: bool) -> Grown:
         family = None
@@ -216,10 +217,11 @@ class Watch:
         left = len(worth) - len(told)
         self._scope.teller.tell(events.LogSaid, path=path, lines=shown, left_out=left)
 
-    async def _pause(self) -> None:
-        """No longer than until something of it ends."""
+    async def _pause(self, due_s: float) -> None:
+        """No longer than until something of it ends, or counts (in `due_s` seconds)."""
+        seconds = min(_POLL_S, due_s + _TICK_S) if due_s > 0 else _POLL_S
         alive = [e for e in (self._root, *self._trained) if e and self._tree.get(e) is not None]
         if alive:
-            await looks.watch(self._scope.place, alive[:20], _POLL_S)
+            await looks.watch(self._scope.place, alive[:20], seconds)
         else:
-            await self._scope.clock.sleep(_POLL_S)
+            await self._scope.clock.sleep(seconds)

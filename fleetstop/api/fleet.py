@@ -36,7 +36,7 @@ from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
 from fleetstop.core.redact import typed
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.selection import select
-from fleetstop.errors import BadUsage, Refused
+from fleetstop.errors import BadUsage, DeployFailed, Refused
 from fleetstop.events import Emit
 from fleetstop.ports import Choose, Confirm
 
@@ -232,15 +232,15 @@ class Fleet(Runs):
         try:
             targets = self.select(words, **selection)
             made = await errands(asked, targets, wish)
-        except Refused as exc:
-            return await self._refused(words, exc, asked.command)
+        except (Refused, DeployFailed) as exc:
+            return await self._refused(words, exc, asked.command, asked.more)
 
         async def action(scope: Scope) -> Outcome:
             return await bring(scope, made[scope.target.name], self._desk)
 
         dry_run = how.dry_run or asked.diff
         return await self._run(
-            asked.command, words, targets, action, dry_run, refusals.protected, within_s
+            asked.command, words, targets, action, dry_run, refusals.protected, within_s, asked.more
         )
 
     def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:

@@ -21,7 +21,7 @@ from fleetstop.api.past import Records
 from fleetstop.core.inventory import Inventory, Target
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.report import report as make_report
-from fleetstop.errors import Refused
+from fleetstop.errors import DeployFailed, Refused
 from fleetstop.events import AnyEvent, Emit
 from fleetstop.ports import Choose, Confirm, Place
 from fleetstop.remote.site import Site
@@ -81,8 +81,15 @@ class Runs:
         """Why a run left no whole record; None while all is well."""
         return self._records.problem
 
-    async def _refused(self, words: Sequence[str], exc: Refused, command: str = "stop") -> Report:
-        """Several jobs where one was meant: nothing was even connected to."""
+    async def _refused(
+        self,
+        words: Sequence[str],
+        exc: Refused | DeployFailed,
+        command: str = "stop",
+        more: tuple[str, ...] | None = (),
+    ) -> Report:
+        """Several jobs where one was meant, or nothing that could be sent: nothing was even
+        connected to."""
         run, at = secrets.token_hex(4), self._clock.wall()
         name = " ".join(words)
         outcome = Outcome(
@@ -90,7 +97,7 @@ class Runs:
             host=None,
             vmid=None,
             job=None,
-            result="refused",
+            result="refused" if isinstance(exc, Refused) else "deploy_failed",
             reason=exc.message,
             evidence=exc.evidence,
             hint=exc.hint or None,
@@ -106,6 +113,7 @@ class Runs:
                 targets=(name,),
                 asked=tuple(words),
                 inventory=self._named,
+                more=more,
             )
         )
         tell(events.TargetFinished(at=at, target=name, outcome=outcome))
@@ -122,7 +130,9 @@ class Runs:
         dry_run: bool,
         allowed: Allowed = anything,
         limit_s: float | None = None,
+        more: tuple[str, ...] | None = (),
     ) -> Report:
+        """`more`: as events.Started tells it."""
         run = Run(secrets.token_hex(4), operator(), socket.gethostname(), self._named)
         tell = self._records.telling(run.id, self._tell)
         tell(
@@ -134,6 +144,7 @@ class Runs:
                 targets=tuple(each.name for each in targets),
                 asked=tuple(asked),
                 inventory=self._named,
+                more=more,
             )
         )
         crew = Crew(

@@ -43,7 +43,9 @@ class Started(Event, frozen=True, tag="started"):
     """First event of a run; `command` is the verb, `asked` the targets as they were typed.
 
     `inventory`: the path that was named on the command line, so that a suggested command can
-    name it too; null where it was found by itself.
+    name it too; null where it was found by itself. `more`: what stands behind verb and target so
+    that the same is done again, consent aside; null: not all of it can be told (--env may be
+    secret, so may words after --).
     """
 
     run: str
@@ -52,6 +54,7 @@ class Started(Event, frozen=True, tag="started"):
     schema: int = 1
     asked: tuple[str, ...] = ()
     inventory: str | None = None
+    more: tuple[str, ...] | None = ()
 
 
 class Connected(Event, frozen=True, tag="connected"):

@@ -47,7 +47,10 @@ class Differs(Event, frozen=True, tag="differs"):
 
 class LaunchShown(Event, frozen=True, tag="launch_shown"):
     """How it will be started, without secrets. `adopted`: as the job that runs was; `carrier`:
-    the tmux session or unit it will be in; `rest`: groups, umask, limits that are unusual."""
+    the tmux session or unit it will be in; `rest`: groups, umask, limits that are unusual.
+    `added`: the names in `env` that were typed. It is healthy by `within_s`: once its log matches
+    `log_matches`, or null: once it has lived so long; else the version before comes back, where
+    `roll_back`."""
 
     command: str
     cwd: str
@@ -59,3 +62,7 @@ class LaunchShown(Event, frozen=True, tag="launch_shown"):
     adopted: bool = False
     carrier: str | None = None
     resumes: str | None = None
+    added: tuple[str, ...] = ()
+    within_s: float | None = None
+    log_matches: str | None = None
+    roll_back: bool = False

@@ -14,7 +14,7 @@ from fleetstop.core.commands import Answer, Command
 from fleetstop.errors import ConnectionLost, FrameTimedOut, RemoteFailed
 from fleetstop.remote.ssh import Channel
 
-_PLAIN = re.compile(rb"[A-Za-z0-9_./:@%+=,-]+")
+_ODD = re.compile(rb"[^!-\[\]-~]")
 _LIMIT = 64 * 2**20
 _END = "#fleetstop-end"
 # Reads the boot script line by line from stdin and forks nothing; argv stays short, so that a
@@ -36,15 +36,12 @@ def quoted(words: list[str]) -> str:
 
 
 def encode(word: str) -> bytes:
-    """A word without blanks: plain bytes as they are, all others as \\0ooo for printf %b."""
+    """A word without blanks: what is printed in ASCII as it is, but for the backslash; all else as
+    \\0ooo for printf %b. The far end splits a line at its blanks, and parses nothing (set -f)."""
     raw = word.encode("utf-8", "surrogateescape")
     if not raw or b"\0" in raw:
         raise ValueError(f"a word that is empty or holds a NUL cannot be framed: {word!r}")
-    if _PLAIN.fullmatch(raw):
-        return raw
-    return b"".join(
-        bytes([byte]) if _PLAIN.fullmatch(bytes([byte])) else b"\\0%03o" % byte for byte in raw
-    )
+    return _ODD.sub(lambda found: b"\\0%03o" % found[0][0], raw)
 
 
 class FramedShell:

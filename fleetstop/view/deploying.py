@@ -11,27 +11,57 @@ from fleetstop.view.layout import Line, Tone, fact
 
 _SHOWN = 6
 _BY = {
-    "running": "where the running process loads them from",
-    "deploy.dest": "deploy.dest of the inventory",
+    "running": "where it runs from",
+    "deploy.dest": "by deploy.dest of the inventory",
     "--to": "as --to says",
     "release": "from a kept release",
 }
-_KINDS = (("new", "new"), ("changed", "changed"), ("mode", "with another mode"))
+_KINDS = (("new", "new"), ("changed", "changed"), ("mode", "other mode"))
 _TONES: dict[str, Tone] = {
     "file": "head", "hunk": "dim", "added": "good", "removed": "bad", "note": "warn",
 }  # fmt: skip
+_TITLES = {"launch": "to be started", "restart": "to be stopped and started again"}
+_AFTER = "how it is started then"
 
 
-def lines(event: e.Event) -> list[Line] | None:
-    """None: it is none of these."""
+class Announced:
+    """What stands on the screen already of one errand."""
+
+    def __init__(self) -> None:
+        self.titled = self.differs = False
+        self.log: str | None = None
+        self.dest: str | None = None
+        self.unsaid: str | None = None
+        """What the inventory does not say and the running process told, where that is so: once
+        nothing runs, nothing tells it."""
+
+
+def lines(
+    event: e.Event, before: Announced, command: str | None, *, alone: bool = True
+) -> list[Line] | None:
+    """None: it is none of these. `before` grows. Where it is not `alone`, other targets may have
+    spoken meanwhile, and each block says whose it is."""
+    name = redact.text(event.target or "?")
     match event:
         case e.Destined():
+            before.titled, before.dest = True, event.dest
             return _destined(event)
         case e.Differs():
-            return [*(Line("", each.text, _TONES.get(each.kind, "plain")) for each in event.lines),
+            before.differs = True
+            titled = [] if alone else [Line("", f"{name}: what differs", "head")]
+            return [*titled,
+                    *(Line("", each.text, _TONES.get(each.kind, "plain")) for each in event.lines),
                     Line("", event.summary, "head")]  # fmt: skip
         case e.LaunchShown():
-            return _launch(event)
+            before.log = event.log
+            if event.adopted:
+                where = redact.text(before.dest or event.cwd)
+                before.unsaid = f"launch: {{run: [...]}}, deploy: {{dest: {where}}}"
+            if before.differs:
+                return []  # that was asked for, and nothing else
+            said = f"{name}: {_TITLES.get(command or '', _AFTER)}"
+            title = [] if before.titled and alone else [Line("", said, "head")]
+            return [*title, *_launch(event)]
     return None
 
 
@@ -43,21 +73,24 @@ def _destined(event: e.Destined) -> list[Line]:
     for kind, said in _KINDS:
         of = [each for each in event.files if each.change == kind]
         if of:
-            told.append(fact(said if kind != "mode" else "mode", _some(of)))
+            told.append(fact(said, _some(of)))
     same = sum(each.change == "same" for each in event.files)
     if same:
-        told.append(fact("unchanged", words.count(same, "file")))
+        told.append(fact("unchanged", f"{words.count(same, 'file')}, not sent"))
     if event.left_out:
         told.append(fact("left out", _names([redact.text(each) for each in event.left_out])))
     what = f"{event.release}"
     what += f", the files of {redact.safe(event.of_release)}" if event.of_release else ""
     what += f", from commit {redact.safe(event.git)[:12]}" if event.git else ""
-    what += ", with changes that are not committed" if event.git and "-dirty" in event.git else ""
+    what += " and changes that are not committed" if event.git and "-dirty" in event.git else ""
     return [*told, fact("release", what)]
 
 
 def _some(files: Sequence[e.FileRow]) -> str:
-    return _names([f"{redact.text(each.path)} {words.size(each.size)}" for each in files])
+    told = _names([f"{redact.text(each.path)} {words.size(each.size)}" for each in files])
+    if len(files) <= _SHOWN:
+        return told
+    return f"{len(files)} files, {words.size(sum(each.size for each in files))}: {told}"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -68,12 +101,26 @@ def _names(names: Sequence[str]) -> str:
 def _launch(event: e.LaunchShown) -> list[Line]:
     how = "as it was started" if event.adopted else "as the inventory says"
     carrier = f", in {redact.text(event.carrier)}" if event.carrier else ""
-    rest = f"; {', '.join(event.rest)}" if event.rest else ""
+    rest = f"; {', '.join(redact.text(each) for each in event.rest)}" if event.rest else ""
+    where = f"by {redact.text(event.user)} in {redact.text(event.cwd)}"
     told = [
-        fact("starts", f"{redact.text(event.command, 200)}"),
-        fact("", f"{how}, by {redact.text(event.user)} in {event.cwd}{carrier}{rest}"),
-        fact("log", event.log if event.log is not None else "none: its output goes nowhere"),
+        fact("starts", redact.text(event.command, 200)),
+        fact("", f"{how}, {where}{carrier}{rest}"),
     ]
+    if event.added:
+        told.append(fact("with", " ".join(f"{name}={event.env[name]}" for name in event.added)))
     if event.resumes is not None:
-        told.append(fact("goes on from", redact.text(event.resumes)))
+        told.append(fact("resumes", f"from {redact.text(event.resumes)}, or a newer one"))
+    log = redact.text(event.log) if event.log is not None else "none: its output goes nowhere"
+    told.append(fact("log", log))
+    if event.within_s is not None:
+        told.append(fact("healthy", _healthy(event, event.within_s)))
     return [*told, *(fact("!", redact.text(each)) for each in event.notes)]
+
+
+def _healthy(event: e.LaunchShown, within_s: float) -> str:
+    limit = words.wait(within_s)
+    asked = f"once it has lived {limit}"
+    if event.log_matches is not None:
+        asked = f"once its log matches {redact.text(event.log_matches, 60)!r}, within {limit}"
+    return f"{asked}; else what runs now comes back" if event.roll_back else asked

@@ -12,6 +12,7 @@ from fleetstop.events import Located
 from fleetstop.view import launching, naming, words
 from fleetstop.view.layout import Line, Tone, note
 from fleetstop.view.ways_on import Known, ways_on
+from fleetstop.view.ways_on import below as after_bringing
 
 # for scripts a reason of exit 6 begins with one of these; for people the sentence is enough
 _WORD = re.compile(
@@ -30,6 +31,7 @@ def last_line(outcome: Outcome, known: Known) -> Line:
     waited = known.waits and outcome.result in _WAITED and not outcome.interrupted
     begun = launching.sentence(outcome, known.command)
     text, tone = begun or (_waited(outcome) if waited else _sentence(outcome, known))
+    text += launching.left_undone(outcome, known.command)
     text = text[:-1] if text.endswith("?.") else text
     return Line("", f"{redact.text(outcome.target)} {text}", tone)
 
@@ -180,7 +182,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     lines = [
         Line("  ! ", redact.text(each), "warn") for each in outcome.findings if each not in shown
     ]
-    if outcome.result in ("refused", "unclean", "unreachable"):
+    if outcome.result in ("refused", "unclean", "unreachable", "deploy_failed"):
         lines += [Line("    ", redact.text(each)) for each in unsaid(outcome)]
     if outcome.result == "still_running" and outcome.verdict != "deaf":
         lines += [Line("    ", each) for each in naming.account(outcome.evidence)]
@@ -188,7 +190,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
         lines.append(note("next", "free what it waits for: fleetstop explain uninterruptible"))
     if outcome.result == "unclean" and not outcome.hint:
         lines += _after_unclean(outcome, known)
-    lines += launching.below(outcome)
+    lines += after_bringing(outcome, known)
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
     elif outcome.interrupted and (outcome.signals or known.heard):

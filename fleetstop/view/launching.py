@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 import posixpath
+import re
 
 from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome
 from fleetstop.view import naming, words
-from fleetstop.view.layout import Line, Tone
+from fleetstop.view.layout import Line, Tone, note
 
 LINE_SHOWN = 160
+_LINES = 12
+"""Log lines of one start that stay on the screen; what says the same with other numbers is one."""
 _VERBS = {"launch": "launched", "restart": "restarted", "rollback": "rolled back as asked"}
+BRINGING = ("launch", "restart", "redeploy", "rollback")
+_GOES_ON = ("rolled_back", "unhealthy", "deploy_failed", "unclean")
+_UNTOUCHED = "; nothing of the job was touched"
+_NUMBER = re.compile(r"\d+")
 
 
-def told(event: e.Event, shown: set[str]) -> list[tuple[str, str]]:
+class Spoken:
+    """What the log of one start has said on the screen."""
+
+    def __init__(self) -> None:
+        self._kinds: set[str] = set()
+        self.lines: set[str] = set()
+
+    def anew(self) -> None:
+        self._kinds, self.lines = set(), set()
+
+    def takes(self, line: str) -> bool:
+        """A line like one before is no news; the line at the bottom shows the last one."""
+        kind = _NUMBER.sub("#", line)
+        if kind in self._kinds or len(self._kinds) >= _LINES:
+            return False
+        self._kinds.add(kind)
+        return True
+
+
+def told(event: e.Event, spoken: Spoken, *, verbose: bool = False) -> list[tuple[str, str]]:
     """Marks (`! ` or none) and texts, a line each; empty for what is no event of a launch.
 
-    `shown`: lines of its log that stand on the screen already; grows.
+    `spoken` grows. `verbose`: every line of the log.
     """
     match event:
         case e.Staged():
             return [("", _staged(event))]
         case e.Proved():
             by = ", ".join(redact.text(each, 80) for each in event.by)
-            return [("", f"proved in {words.elapsed(event.seconds)}: {by}")]
+            return [("", f"proved{_took(event.seconds)}: {by}")]
         case e.Activated():
             return [("", text)] if (text := _activated(event)) else []
         case e.Launched():
+            spoken.anew()
             return [("", _launched(event))]
         case e.LogSaid():
-            return [("", each) for each in _log(event, shown)]
+            return [("", each) for each in _log(event, spoken, verbose)]
         case e.Healthy():
             who = "the version before is healthy" if event.old else "healthy"
             by = ", ".join(redact.text(each, LINE_SHOWN) for each in event.by)
             return [("", f"{who} after {words.elapsed(event.seconds)}: {by}")]
         case e.Unhealthy():
-            return _unhealthy(event, shown)
+            return _unhealthy(event, spoken)
         case e.RollingBack():
             return [("", f"bringing back {_version(event.release)}")]
-        case e.RolledBack():
-            return [_rolled_back(event)]
+        case e.RolledBack(pid=None):
+            why = redact.text(event.problem or "why is not known")
+            return [("! ", f"{_version(event.release)} did NOT come back: {why}")]
     return []
 
 
@@ -55,11 +83,16 @@ def awaited(event: e.Event) -> tuple[str, float | None] | None:
         case e.Armed() | e.Activated():
             return "starting", None
         case e.Launched():
-            which = "the version before" if event.old else "it"
-            return f"looking whether {which} is healthy: {event.pid}", event.within_s
+            which = "the version before" if event.old else f"{event.pid}"
+            return f"looking whether {which} is healthy", event.within_s
         case e.RollingBack():
             return "bringing the version before back", None
     return None
+
+
+def said_last(event: e.LogSaid) -> str | None:
+    """For the line at the bottom: the newest line of the log."""
+    return redact.text(event.lines[-1].strip(), LINE_SHOWN) if event.lines else None
 
 
 def detail(event: e.Event) -> str | None:
@@ -70,10 +103,18 @@ def detail(event: e.Event) -> str | None:
     return f"{event.pid} waits in the container to start it; it goes on without us{back}"
 
 
+def _took(seconds: float) -> str:
+    """Said where somebody has waited for it."""
+    return f" in {words.elapsed(seconds)}" if seconds >= 1 else ""
+
+
 def _staged(event: e.Staged) -> str:
-    same = f" ({event.same} unchanged, not sent)" if event.same else ""
-    size, took = words.size(event.size), words.elapsed(event.seconds)
-    return f"staged {words.count(event.files, 'file')}, {size}{same} in {took}"
+    if event.same == event.files:
+        count = words.count(event.files, "file")
+        return f"staged {count}{_took(event.seconds)}; nothing had to be sent"
+    same = f"; {event.same} unchanged, not sent" if event.same else ""
+    count, size = words.count(event.files, "file"), words.size(event.size)
+    return f"staged {count}, {size}{_took(event.seconds)}{same}"
 
 
 def _activated(event: e.Activated) -> str:
@@ -85,27 +126,27 @@ def _activated(event: e.Activated) -> str:
 
 
 def _launched(event: e.Launched) -> str:
-    what = "the version before is started again" if event.old else "started"
-    up_to = words.wait(event.within_s)
-    cmd = redact.text(event.cmd, naming.CMD_SHOWN)
-    return f"{what} as {event.pid}: {cmd}; looking whether it is healthy (within {up_to})"
+    what = f"{_version(event.release)} is back in place, started" if event.old else "started"
+    return f"{what} as {event.pid}; looking whether it is healthy, {words.patience(event.within_s)}"
 
 
-def _log(event: e.LogSaid, shown: set[str]) -> list[str]:
-    shown.update(event.lines)
-    lines = [f'log: "{redact.text(each, LINE_SHOWN)}"' for each in event.lines]
-    more = words.count(event.left_out, "line") if event.left_out else ""
-    return [f"log: {more} more, not shown", *lines] if more else lines
+def _log(event: e.LogSaid, spoken: Spoken, verbose: bool) -> list[str]:
+    said = [f"log: {words.count(event.left_out, 'line')} more, not shown"]
+    said = said if event.left_out and verbose else []
+    for each in event.lines:
+        if each.strip() and (spoken.takes(each) or verbose):
+            spoken.lines.add(each)
+            said.append(f'log: "{redact.text(each, LINE_SHOWN)}"')
+    return said
 
 
-def _unhealthy(event: e.Unhealthy, shown: set[str]) -> list[tuple[str, str]]:
+def _unhealthy(event: e.Unhealthy, spoken: Spoken) -> list[tuple[str, str]]:
     who = "the version before is NOT HEALTHY either" if event.old else "NOT HEALTHY"
     why = "; ".join(redact.text(each) for each in event.why)
-    last = [
-        ("", f'its log: "{redact.text(each, LINE_SHOWN)}"')
-        for each in event.log
-        if each not in shown
-    ]
+    # what stands above stands there in its order; only what came after it is news
+    known = [at for at, each in enumerate(event.log) if each in spoken.lines]
+    rest = event.log[known[-1] + 1 :] if known else event.log
+    last = [("", f'its log: "{redact.text(each, LINE_SHOWN)}"') for each in rest if each.strip()]
     return [("! ", f"{who}: {why}"), *last]
 
 
@@ -113,47 +154,72 @@ def _version(release: str | None) -> str:
     return f"release {redact.safe(release)}" if release else "the version before"
 
 
-def _rolled_back(event: e.RolledBack) -> tuple[str, str]:
-    if event.pid is None:
-        why = redact.text(event.problem or "why is not known")
-        return "! ", f"{_version(event.release)} did NOT come back: {why}"
-    return "", f"{_version(event.release)} is back in place"
-
-
 def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
     """The last line of one that was started, or was to be; None: the result is none of these."""
+    if command not in BRINGING:
+        return None
     took = "" if outcome.seconds is None else f" in {words.elapsed(outcome.seconds)}"
-    why = redact.text(outcome.reason or "").rstrip(".")
+    why = redact.text(outcome.reason or "").rstrip(".").removesuffix(_UNTOUCHED)
     because = f": {why}" if why else ""
     if outcome.interrupted:
         because = f": {why.removeprefix('interrupted; ')}"
         return (f"INTERRUPTED{because}.", "bad") if outcome.release is not None else None
     match outcome.result:
-        case "running" if outcome.health is not None:
-            verb = _VERBS.get(command or "", "launched")
-            return f"{verb}{took}, healthy as {_pids(outcome)}{_release(outcome)}.", "good"
-        case "redeployed":
-            return f"redeployed{took}, healthy as {_pids(outcome)}{_release(outcome)}.", "good"
+        case "redeployed" | "planned" if why and not outcome.plan and outcome.health is None:
+            return f"nothing to do{because}.", "good"
+        case "planned" if not why:
+            return "planned; nothing was sent, stopped or started.", "good"
+        case "running" | "redeployed":
+            verb = "redeployed" if command == "redeploy" else _VERBS.get(command or "", "launched")
+            return f"{verb}{took}{_saved(outcome)}; {_runs(outcome)}.", "good"
         case "rolled_back":
             return f"ROLLED BACK{took}{because}.", "bad"
         case "unhealthy":
             return f"NOT HEALTHY{took}{because}.", "bad"
         case "deploy_failed":
-            return f"NOT DEPLOYED{because}; the running job was not touched.", "bad"
+            return f"NOT DEPLOYED{because}; nothing was stopped, and no file replaced.", "bad"
     return None
 
 
-def _pids(outcome: Outcome) -> str:
-    return words.pids([each.pid for each in naming.trainers(outcome.family)])
+def left_undone(outcome: Outcome, command: str | None) -> str:
+    """What did not happen because the stop before it did not end well; empty: all did."""
+    if command not in BRINGING or outcome.interrupted:
+        return ""
+    if outcome.result == "still_running":
+        return " No file was replaced." if command in ("redeploy", "rollback") else ""
+    return " NOTHING was started." if outcome.result == "unclean" else ""
 
 
-def _release(outcome: Outcome) -> str:
-    runs = outcome.release.running if outcome.release is not None else None
-    return f"; release {redact.safe(runs)} runs" if runs else ""
+def _saved(outcome: Outcome) -> str:
+    kept = outcome.checkpoint
+    if kept is None or not kept.written_after_signal or not kept.complete:
+        return ""
+    return f", saved {naming.checkpoint_name(kept.path)}"
 
 
-def below(outcome: Outcome) -> list[Line]:
-    """Where nothing of what was started is healthy: what to look at next."""
-    if outcome.result not in ("rolled_back", "unhealthy") or outcome.hint:
+def _runs(outcome: Outcome) -> str:
+    """`275 is healthy and runs release 20261130-082413-75ba`."""
+    pids = [each.pid for each in naming.trainers(outcome.family)]
+    are, run = ("are", "run") if len(pids) > 1 else ("is", "runs")
+    release = outcome.release.running if outcome.release is not None else None
+    which = f" and {run} release {redact.safe(release)}" if release else ""
+    return f"{words.pids(pids) or 'it'} {are} healthy{which}"
+
+
+def below(outcome: Outcome, again: str | None, back: str, log: str | None) -> list[Line]:
+    """What to look at and to type next. `again`: the same once more; `back`: to the version
+    before."""
+    command = again or "the same command"
+    if outcome.interrupted or outcome.result not in _GOES_ON:
         return []
-    return [Line("  next         ", "read the end of its log; fleetstop explain 8")]
+    if outcome.result == "unclean":
+        return [note("start it", f"once that is in order: {command}")]
+    if outcome.hint:
+        return []
+    if outcome.result == "deploy_failed":
+        return [note("next", f"correct it, then: {command}")]
+    lines = [note("log", redact.text(log))] if log is not None else []
+    kept = outcome.release is not None and outcome.release.before is not None
+    if outcome.result == "unhealthy" and kept:
+        return [*lines, note("next", f"the version before again: {back}")]
+    return [*lines, note("next", f"correct it, then: {command}")]

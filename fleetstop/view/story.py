@@ -43,7 +43,8 @@ class Chapter:
         self.looking = False
         self.watched: e.WatchedOn | None = None
         self.accounts: set[str] = set()
-        self.log_lines: set[str] = set()
+        self.spoken = launching.Spoken()
+        self.announced = deploying.Announced()
 
     def since_found(self, at: str) -> float:
         return words.between(self.located.at, at) if self.located else 0.0
@@ -157,9 +158,12 @@ class Story:
                     return []
                 chapter.findings.add(event.text)
                 return [self._timed(event.at, name, redact.text(event.text), "! ")]
-        if (planned := deploying.lines(event)) is not None:
+        command = self._started.command if self._started else None
+        alone = len(self._started.targets) == 1 if self._started else True
+        planned = deploying.lines(event, chapter.announced, command, alone=alone)
+        if planned is not None:
             return planned
-        if begun := launching.told(event, chapter.log_lines):
+        if begun := launching.told(event, chapter.spoken, verbose=self._verbose):
             return [self._timed(event.at, name, text, mark) for mark, text in begun]
         text = _acted(event, chapter) or (_detail(event) if self._verbose else None)
         return [self._timed(event.at, name, text)] if text else []
@@ -175,6 +179,9 @@ class Story:
             waits=self._started is not None and self._started.command == "wait",
             command=self._started.command if self._started else None,
             inventory=self._started.inventory if self._started else None,
+            more=self._started.more if self._started else (),
+            log=chapter.announced.log,
+            unsaid=chapter.announced.unsaid,
         )
         last = [ending.last_line(outcome, known)]
         if self._quiet:

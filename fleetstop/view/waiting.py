@@ -16,6 +16,7 @@ class _Post(Struct):
     text: str
     since: float
     limit_s: float | None = None
+    said: str | None = None
 
 
 _VERIFYING = {
@@ -44,6 +45,10 @@ class Waiting:
         elif isinstance(event, e.TargetFinished):
             self._done += 1
             self._posts.pop(event.target or "", None)
+        elif isinstance(event, e.LogSaid):
+            post = self._posts.get(event.target or "")
+            if post is not None:
+                post.said = launching.said_last(event) or post.said
         elif isinstance(event, e.Started):
             self._posts = {name: _Post("looking", now) for name in event.targets}
         elif (post := _post(event, now)) is not None and event.target is not None:
@@ -64,7 +69,8 @@ class Waiting:
         target, post = min(posts, key=lambda each: each[1].since)
         count = f"{self._done} of {total} done; " if total > 1 else ""
         name = f"{redact.text(target)}: " if total > 1 else ""
-        return f"{count}{name}{post.text}, {_how_long(post, now)}"
+        said = f'; log: "{post.said}"' if post.said else ""
+        return f"{count}{name}{post.text}, {_how_long(post, now)}{said}"
 
 
 def _how_long(post: _Post, now: float) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, SignalRecord
 from fleetstop.events import CheckpointSeen, Located
-from fleetstop.view import words
+from fleetstop.view import launching, words
 from fleetstop.view.layout import Line, note
 
 
@@ -19,7 +19,9 @@ class Known(Struct, frozen=True):
     `asked`: the target as somebody would type it, None where the name alone does not lead
     there. `since_found_s`: from the first look to now. `patient`: a hold outlived its rung.
     `heard`: what an earlier run sent, as a sentence. `inventory`: the file that was named.
-    `waits`: it was a `wait`, which sends nothing. `command`: the verb that was typed.
+    `waits`: it was a `wait`, which sends nothing. `command`: the verb that was typed; `more`: what
+    stands behind it and the target, None where that cannot be told. `log`: of what was started;
+    `unsaid`: what the inventory lacks for a launch of it.
     """
 
     located: Located | None = None
@@ -30,13 +32,42 @@ class Known(Struct, frozen=True):
     inventory: str | None = None
     waits: bool = False
     command: str | None = None
+    more: tuple[str, ...] | None = ()
+    log: str | None = None
+    unsaid: str | None = None
+
+    @property
+    def brings(self) -> bool:
+        return self.command in launching.BRINGING
+
+    def again(self, *flags: str) -> str | None:
+        """The same once more, with these flags; None where it cannot be told. What brings a job
+        up is typed as that: a stop alone would leave its GPUs idle."""
+        if not self.asked or (self.brings and self.more is None):
+            return None
+        words = (self.command, self.asked, *(self.more or ())) if self.brings else None
+        return redact.typed([*(words or ("stop", self.asked)), *flags], self.inventory)  # type: ignore[list-item]
+
+
+def below(outcome: Outcome, known: Known) -> list[Line]:
+    """After what was brought up, or was not."""
+    if not known.brings:
+        return []
+    name = known.asked or outcome.target
+    back = redact.typed(["rollback", name], known.inventory)
+    lines = launching.below(outcome, known.again(), back, known.log)
+    runs = any(each.verdict not in ("gone", "zombie") for each in outcome.family)
+    if known.unsaid is not None and outcome.result == "unhealthy" and not runs:
+        said = f"nothing runs any more that tells how, so say there: {known.unsaid}"
+        lines.insert(max(len(lines) - 1, 0), note("inventory", said))
+    return lines
 
 
 def ways_on(outcome: Outcome, known: Known) -> list[Line]:
     """The one that loses least first; none where an end by force would help nobody."""
     if not _force_could_help(outcome, known):
         return []
-    return [*_lose_least(outcome, known), _end_it_now(outcome, known)]
+    return [*_lose_least(outcome, known), _end_it_now(outcome, known), *_next_time(outcome, known)]
 
 
 def _force_could_help(outcome: Outcome, known: Known) -> bool:
@@ -64,12 +95,20 @@ def _end_it_now(outcome: Outcome, known: Known) -> Line:
     more = ["--playbook", "standard", "--force"] if stock else ["--force"]
     if _kept_up(known.located) and known.located and known.located.playbook != "systemd":
         more = ["--playbook", "systemd", "--force"]
+    return note("end it now", f"{known.again(*more) or _same(more, known)}   {_loss(known)}")
+
+
+def _same(more: Sequence[str], known: Known) -> str:
     graceful = known.located is not None and known.located.graceful
-    instead = ", without --graceful" if graceful else ""
-    text = f"the same command with {' '.join(more)}{instead}"
-    if known.asked:
-        text = redact.typed(["stop", known.asked, *more], known.inventory)
-    return note("end it now", f"{text}   {_loss(known)}")
+    return f"the same command with {' '.join(more)}{', without --graceful' if graceful else ''}"
+
+
+def _next_time(outcome: Outcome, known: Known) -> list[Line]:
+    """A deaf one is deaf for life; how it was started is what can be changed."""
+    if outcome.verdict != "deaf" or not known.asked or known.brings or _kept_up(known.located):
+        return []
+    text = redact.typed(["restart", known.asked], known.inventory)
+    return [note("next time", f"{text}   launches it able to hear")]
 
 
 def _kept_up(found: Located | None) -> bool:
@@ -82,12 +121,13 @@ def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
     """Where it saves by itself now and then: end it right after the next time."""
     seen = known.located.checkpoint if known.located else None
     age = _age_of_whole(seen, known.since_found_s)
-    if seen is None or seen.usual_s is None or age is None or not known.asked:
+    if seen is None or seen.usual_s is None or age is None or not (known.asked or known.brings):
         return []
     if outcome.verdict not in ("deaf", "busy", "saving", None) or seen.known_format is False:
         return []  # it would never see a complete one
     stock = ["--playbook", "standard"] if _has_no_such_rung(outcome, known.located) else []
-    text = redact.typed(["stop", known.asked, *stock, "--after-checkpoint"], known.inventory)
+    more = (*stock, "--after-checkpoint")
+    text = known.again(*more) or _same(more, known)
     left = seen.usual_s - age
     due = f"next in ~{words.age(left)}" if left > 0 else "the next is due"
     return [note("lose least", f"{text}   one every ~{words.age(seen.usual_s)} here; {due}")]

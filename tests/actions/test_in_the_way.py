@@ -102,10 +102,7 @@ def test_beside_a_running_one_nothing_is_started_and_the_ways_on_are_named() -> 
     with pytest.raises(Refused) as caught:
         asked(host)
     assert caught.value.message.startswith("it runs already: 10 python train.py, up ")
-    assert caught.value.hint == (
-        "fleetstop restart ct200:train; or fleetstop redeploy ct200:train; "
-        "or fleetstop stop ct200:train"
-    )
+    assert caught.value.hint == ("fleetstop restart ct200:train; or fleetstop stop ct200:train")
     assert asked(host, restart=True)[0] == ()
 
 

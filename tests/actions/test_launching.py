@@ -12,18 +12,22 @@ import msgspec
 import pytest
 
 from fleetstop import events as e
+from fleetstop.actions.asking import Desk
+from fleetstop.actions.attempt import Wish
 from fleetstop.actions.launching import Arm, LaunchPlan, Stop, launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.stop import Interrupted
+from fleetstop.actions.stop import Interrupted, stopped
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.spec import LaunchSpec
+from fleetstop.core.playbook import Playbook
 from fleetstop.core.report import Outcome, SignalRecord, exit_code_of
-from fleetstop.errors import ConnectionLost
-from tests.actions.stage import Stage, job, target
+from fleetstop.errors import ConnectionLost, RemoteFailed
+from fleetstop.ports import Shell
+from tests.actions.stage import GENTLE, NOW, Stage, job, target
 from tests.fakes.fake_activator import BASE, Birth, LaunchHost
 from tests.fakes.fake_host import Open, Proc, Trainer, a_job, whole
 
@@ -162,9 +166,9 @@ def test_what_is_put_there_is_put_once_and_secrets_are_for_their_owner() -> None
     host = a_host(born())
     run(host)
     assert host.text_of(f"{BASE}/activate.py") == SCRIPTS["activate.py"]
-    puts = [c.words[0] for c in host.frames if c.verb == "put"]
+    puts = [c.words[::3] for c in host.frames if c.verb == "put"]
     assert puts == [
-        f"{BASE}/activate.py", f"{BASE}/supervise.py", f"{BASE}/stage-run1/spec.json",
+        (f"{BASE}/activate.py", f"{BASE}/supervise.py", f"{BASE}/stage-run1/spec.json"),
     ]  # fmt: skip
     assert host.modes[f"{BASE}/stage-run1/spec.json"] == "600"
     host.frames.clear()
@@ -172,8 +176,8 @@ def test_what_is_put_there_is_put_once_and_secrets_are_for_their_owner() -> None
     for each in trainers(host):
         host.dies(each)
     run(host)
-    puts = [c.words[0] for c in host.frames if c.verb == "put"]
-    assert puts == [f"{BASE}/stage-run1/spec.json"]
+    puts = [c.words[::3] for c in host.frames if c.verb == "put"]
+    assert puts == [(f"{BASE}/stage-run1/spec.json",)]
 
 
 def test_a_pattern_counts_in_the_new_part_of_the_log_alone() -> None:
@@ -321,6 +325,9 @@ def test_without_a_way_back_it_is_left_and_told() -> None:
     assert outcome.reason is not None
     assert outcome.reason.endswith(f"release {NEW} runs on, as --no-rollback has it")
     assert host.sends() == []
+    # who works there has heard it too, and does not call it healthy by its log later
+    assert host.orders == ["go", "keep"]
+    assert host.state["step"] == "unhealthy"
     assert len(trainers(host)) == 1
     dead = a_host(born(dies_after=1.0, exit_=1))
     outcome, _ = run(dead, plan(launch_old=None, before=None))
@@ -456,6 +463,101 @@ def test_it_is_armed_before_the_stop_and_told_to_go_after_it() -> None:
     assert max(pauses) <= 5.0
     assert len(host.beats) > 30
     assert outcome.findings == ("it saved",)
+
+
+def a_real_stop(stage: Bringing, how: Playbook) -> Stop:
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        lock.before = arm
+        return await stopped(stage.scope, Wish(playbook=how, consent="given"), Desk(), lock)
+
+    return stop
+
+
+@pytest.mark.parametrize("how", [GENTLE, NOW])
+@pytest.mark.parametrize("why", ["refuses", "unwritable", "lost"])
+def test_no_signal_goes_out_where_nothing_waits_to_start_it_again(how: Playbook, why: str) -> None:
+    """The stop looks around while the activator begins. Sent then, a signal would end the job for
+    good: killed without a save, or its GPUs idle with nobody to start it."""
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+    if why == "refuses":
+        host.refuses = "the disk is full"
+    elif why == "unwritable":
+        host.unwritable = 20
+
+    async def hands() -> Shell:
+        await host.clock.sleep(20.0)
+        if why == "lost":
+            raise RemoteFailed("nobody knows whether anything waits")
+        return await stage.world.inside()
+
+    plan_ = plan(gone=(Born(old.inner, old.start),))
+    outcome = asyncio.run(launch_through(stage.scope, plan_, hands, a_real_stop(stage, how)))
+    assert host.sends() == []
+    assert host.orders == []
+    assert host.procs[old.pid] is old
+    assert host.activators == []
+    assert outcome.result == "deploy_failed"
+    assert exit_code_of(outcome) == 7
+    said = {"refuses": "the disk is full", "unwritable": "could not be written", "lost": "nobody"}
+    assert said[why] in (outcome.reason or "")
+    assert stage.of(e.SignalSent) == []
+
+
+@pytest.mark.parametrize("how", [GENTLE, NOW])
+def test_a_signal_waits_for_what_begins_slowly(how: Playbook) -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    begins = iter([5000])  # only it takes its time: an order could go out at once
+
+    async def hands() -> Shell:
+        for _ in range(next(begins, 0)):
+            await asyncio.sleep(0)
+        return await stage.world.inside()
+
+    plan_ = plan(gone=(Born(old.inner, old.start),))
+    outcome = asyncio.run(launch_through(stage.scope, plan_, hands, a_real_stop(stage, how)))
+    assert outcome.result == "redeployed"
+    verbs = [each.verb for each in host.frames]
+    assert verbs.index("py") < verbs.index("order") < verbs.index("send")
+    assert host.orders == ["armed", "go", "done"]
+    told = [type(each) for each in stage.told]
+    assert told.index(e.Armed) < told.index(e.SignalSent)
+
+
+def test_one_that_is_cut_short_while_it_begins_has_sent_nothing_and_leaves_nobody_waiting() -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def hands() -> Shell:
+        await host.clock.sleep(20.0)
+        return await stage.world.inside()
+
+    async def cut() -> Outcome:
+        plan_ = plan(gone=(Born(old.inner, old.start),))
+        whole = launch_through(stage.scope, plan_, hands, a_real_stop(stage, NOW))
+        task = asyncio.create_task(whole)
+        while not stage.of(e.RungEntered):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(Interrupted) as caught:
+            await task
+        return caught.value.outcome
+
+    told = asyncio.run(cut())
+    assert told.interrupted
+    assert "nothing was started" in (told.reason or "")
+    for _ in range(600):
+        host.clock.advance(0.1)
+        host.settle()
+    assert host.sends() == []
+    assert host.procs[old.pid] is old
+    assert [each.told["step"] for each in host.activators] in ([], ["cancelled"])
+    assert trainers(host) == [old]
 
 
 def finished(result: Any) -> Outcome:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import pytest
 
 from fleetstop import events
-from fleetstop.actions import pushing, staging
+from fleetstop.actions import pushing, staging, tarring
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.staging import Stage, Wish, stage, survey
 from fleetstop.actions.telling import Run, Scope, Teller
@@ -228,6 +228,55 @@ def test_what_an_earlier_client_left_behind_is_removed_but_not_what_is_in_use(
     play(tmp_path, story)
 
 
+@pytest.mark.parametrize("way", ["question", "stream"])
+def test_what_is_short_comes_with_the_question_and_is_the_same_as_by_stream(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 files need no second way into the container; one that cannot be packed does."""
+    if way == "stream":
+        monkeypatch.setattr(tarring, "UNPACKED_MOST", -1)
+
+    async def story(deploy: Deploy) -> None:
+        deploy.sends(0o750, **{f"configs__d{n % 7}__c{n}": b"a: %d\n" % n * 40 for n in range(300)})
+        deploy.sends(0o444, empty=b"", train_py=GOOD)
+        (deploy.dest / "empty").write_bytes(b"")
+        done = await deploy.stage()
+        into = Path(done.path) / "files"
+        for each in deploy.files:
+            assert (into / each.rel).read_bytes() == deploy.contents[each.rel]
+            assert mode(into / each.rel) == each.mode
+        assert len(deploy.place.streams) == (1 if way == "stream" else 0)
+        told = deploy.of(events.Staging)
+        assert (told[0].sent, told[-1].sent) == (0, told[-1].size)
+        assert (deploy.of(events.Staged)[0].files, deploy.of(events.Staged)[0].same) == (302, 1)
+
+    play(tmp_path, story)
+
+
+def test_what_is_too_long_for_a_question_is_streamed(tmp_path: Path) -> None:
+    async def story(deploy: Deploy) -> None:
+        deploy.sends(a_bin=os.urandom(100_000), b_bin=os.urandom(100_000))
+        await deploy.stage()
+        assert len(deploy.place.streams) == 1
+        assert deploy.reads == ["a.bin", "b.bin"] * 2
+
+    play(tmp_path, story)
+
+
+def test_a_python_without_zlib_gets_a_stream(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    text = "import sys; sys.modules['zlib'] = None; exec(sys.argv[1])"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -c "{text}" "$3"\n')
+    python.chmod(0o755)
+
+    async def story(deploy: Deploy) -> None:
+        deploy.sends(train_py=GOOD)
+        await deploy.stage(interpreter=str(python))
+        assert len(deploy.place.streams) == 1
+
+    play(tmp_path, story)
+
+
 # ---------------------------------------------------------------------------- what is refused
 
 
@@ -401,7 +450,8 @@ cat "$3" >"$4" && chmod "$6" "$4"
 
 @pytest.fixture
 def without_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The place has no tar; the host has, and a pct."""
+    """The place has no tar; the host has, and a pct. Nothing is short enough for a question."""
+    monkeypatch.setattr(tarring, "UNPACKED_MOST", -1)
     monkeypatch.setattr(pushing, "PLACE", str(tmp_path / "host/fleetstop-push"))
     (tmp_path / "host").mkdir()
     tools = tmp_path / "tools"

@@ -10,14 +10,16 @@ import pytest
 from fleetstop.actions.staging import unstage
 
 from .bed import Bed
-from .test_staging import Deploy, Mounts, fails, host_litter, play
+from .test_staging import Deploy, Mounts, by_stream, fails, host_litter, play
+
+__all__ = ["by_stream"]
 
 pytestmark = pytest.mark.bed
 UNPRIVILEGED = True
 SHIFT = 100_000
 
 
-@pytest.mark.parametrize("way", ["tar", "push"])
+@pytest.mark.parametrize("way", ["tar", "push", "question"])
 def test_files_are_roots_in_there_with_their_modes(box: Bed, way: str) -> None:
     if way == "push":
         Mounts(box).over_tar("/dev/null")
@@ -25,7 +27,7 @@ def test_files_are_roots_in_there_with_their_modes(box: Bed, way: str) -> None:
     async def story(deploy: Deploy) -> None:
         deploy.payload.add("pkg/é.py", b"x = 1\n", 0o640)
         deploy.payload.add("run-it.sh", b"#!/bin/sh\n", 0o755)
-        deploy.payload.large("w.bin", 12)
+        deploy.payload.large("w.bin", 1 if way == "question" else 12)
         done = await deploy.stage(prove='"$FLEETSTOP_PYTHON" -c pass')
         deploy.whole(done)
         into = box.lab.rootfs(box.vmid) / "root/.fleetstop/train/stage-7f3a/files"

@@ -18,6 +18,9 @@ from tests.contracts.activation import NEW, OLD, Activator, alive, start_of, unt
 LEAVES_ONE = "sleep 300 & echo $! >child; exit 4\n"
 
 
+QUICK = {"within_s": 0.2, "log_matches": "tok/s"}
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Activator]:
     made = Activator(tmp_path)
@@ -90,6 +93,43 @@ def test_what_is_not_ended_stays(job: Activator) -> None:
     job.order("back")
     state = job.end("unhealthy")
     assert state["reason"] == f"PID {new} is alive: the old version was not brought back"
+    assert (state["files"], state["running"]) == ("new", "r2")
+    job.runs_now("new")
+
+
+@pytest.mark.parametrize("roll_back", [True, False])
+def test_what_is_unhealthy_and_kept_is_never_called_healthy(
+    job: Activator, roll_back: bool
+) -> None:
+    """Its log tells of health, as that of a deaf one does; its client is gone soon after."""
+    text = "echo 12 tok/s; exec sleep 300\n"
+    launched(job, text, roll_back=roll_back, stale_s=1.0, health=QUICK)
+    job.order("keep")
+    state = job.end("unhealthy")
+    assert (state["order"], state["confirmed_by"]) == ("keep", None)
+    assert state["reason"] == "the client found it so, and left it running"
+    assert (state["files"], state["running"]) == ("new", "r2")
+    job.runs_now("new")
+    assert job.litter() == []
+
+
+def test_what_is_unwell_comes_back_by_itself_once_it_has_ended(job: Activator) -> None:
+    """The client left in the middle of ending it."""
+    launched(job, "echo 12 tok/s; exec sleep 300\n", stale_s=0.5, patience_s=60.0, health=QUICK)
+    new = job.runs_now("new")
+    job.order("unwell")
+    until(lambda: job.state["order"] == "unwell", "it tells that it heard")
+    time.sleep(1.5)  # it would have been called healthy by now
+    assert (job.state["step"], job.state["ended_at"]) == ("launched", None)
+    os.kill(new, signal.SIGINT)
+    assert back(job)["signal"] == "INT"
+
+
+def test_what_is_unwell_and_does_not_end_is_not_waited_for_for_ever(job: Activator) -> None:
+    launched(job, "echo 12 tok/s; exec sleep 300\n", stale_s=0.5, patience_s=1.0, health=QUICK)
+    job.order("unwell")
+    state = job.end("unhealthy")
+    assert state["reason"] == "the client found it so, and left before it had ended"
     assert (state["files"], state["running"]) == ("new", "r2")
     job.runs_now("new")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -260,15 +262,33 @@ def test_three_hundred_files_and_a_large_one_are_quickly_proved(stage: Path) -> 
 # --------------------------------------------------------------------------------------- fill
 
 
+def filled(python: str, stage: Path, pairs: list[Any] | None = None, **sent: bytes) -> Proof:
+    rows = [[name.replace("_", "."), len(data), 0o640] for name, data in sent.items()]
+    packed = base64.b64encode(zlib.compress(b"".join(sent.values()))).decode()
+    files = [
+        {
+            "rel": name.replace("_", "."),
+            "size": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        for name, data in sent.items()
+    ]
+    asked = {"ask": "fill", "stage": str(stage), "files": files, "pairs": pairs or [],
+             "sent": rows, "packed": packed}  # fmt: skip
+    proof = answer(ask(python, asked), Proof)
+    assert proof is not None
+    return proof
+
+
 def test_what_was_not_sent_is_copied_and_a_large_file_linked(python: str, stage: Path) -> None:
     here = stage.parent
     (here / "small.py").write_bytes(b"x = 1\n")
     (here / "large.bin").write_bytes(b"\1" * (9 << 20))
     pairs = [
-        [str(here / "small.py"), str(stage / "small.py"), 0o755],
-        [str(here / "large.bin"), str(stage / "large.bin"), 0o644],
+        [str(here / "small.py"), "small.py", 0o755],
+        [str(here / "large.bin"), "large.bin", 0o644],
     ]
-    ask(python, {"ask": "fill", "pairs": pairs})
+    filled(python, stage, pairs)
     small, large = (stage / "small.py").stat(), (stage / "large.bin").stat()
     assert (stat.S_IMODE(small.st_mode), small.st_nlink) == (0o755, 1)
     assert large.st_ino == (here / "large.bin").stat().st_ino
@@ -276,8 +296,32 @@ def test_what_was_not_sent_is_copied_and_a_large_file_linked(python: str, stage:
         other = Path("/dev/shm") / f"fleetstop-survey-{os.getpid()}"
         other.mkdir()
         try:
-            pair = [str(here / "large.bin"), str(other / "large.bin"), 0o600]
-            ask(python, {"ask": "fill", "pairs": [pair]})
+            filled(python, other, [[str(here / "large.bin"), "large.bin", 0o600]])
             assert (other / "large.bin").stat().st_size == 9 << 20
         finally:
             shutil.rmtree(other)
+
+
+def test_what_came_with_the_question_is_written_and_proved(python: str, stage: Path) -> None:
+    proof = filled(python, stage, train_py=b"x = 1\n", bad_py=b"def f(:\n", w_bin=b"\0\xff" * 9)
+    assert (proof.wrong, proof.compiled, proof.unwritten) == ((), 2, None)
+    assert proof.broken[0].startswith("bad.py:1: ")
+    assert (stage / "w.bin").read_bytes() == b"\0\xff" * 9
+    assert stat.S_IMODE((stage / "w.bin").stat().st_mode) == 0o640
+
+
+def test_nothing_is_written_through_what_lies_in_the_stage(python: str, stage: Path) -> None:
+    """Nor proved: whatever it is, it is not ours."""
+    theirs = stage.parent / "theirs"
+    theirs.write_text("six days")
+    (stage / "train.py").symlink_to(theirs)
+    proof = filled(python, stage, train_py=b"x = 1\n")
+    assert proof.unwritten == ("train.py", "File exists")
+    assert theirs.read_text() == "six days"
+
+
+def test_a_disk_that_is_full_is_told(python: str, stage: Path) -> None:
+    (stage / "w.bin").mkdir()
+    assert filled(python, stage, w_bin=b"x").unwritten == ("w.bin", "File exists")
+    gone = stage.parent / "gone"
+    assert filled(python, gone, w_bin=b"x").unwritten == ("w.bin", "No such file or directory")

@@ -46,7 +46,7 @@ def test_nothing_in_the_way_is_nothing_said() -> None:
 def test_one_that_runs_already_is_named_with_the_ways_on() -> None:
     [obstacle] = beside(*seen(RUNS), FREE, None).obstacles
     assert obstacle.reason.startswith("it runs already: 130 python train.py, up ")
-    assert obstacle.verbs == ("restart", "redeploy", "stop")
+    assert obstacle.verbs == ("restart", "stop")
 
 
 def test_a_restart_s_own_family_is_no_obstacle_nor_are_its_gpus() -> None:

@@ -110,11 +110,11 @@ class LaunchHost(FakeHost):
         self._unstage((BASE, run))
 
     def _put(self, words: tuple[str, ...]) -> Answer:
-        path, mode, text = words
-        if self.unwritable:
-            return Answer(status=self.unwritable, data=b"")
-        self.write(path, text.encode("utf-8", "surrogateescape"))
-        self.modes[path] = mode
+        for path, mode, text in zip(words[::3], words[1::3], words[2::3], strict=True):
+            if self.unwritable:
+                return Answer(status=self.unwritable, data=path.encode())
+            self.write(path, text.encode("utf-8", "surrogateescape"))
+            self.modes[path] = mode
         return Answer(status=0, data=b"")
 
     def _order(self, words: tuple[str, ...]) -> Answer:
@@ -335,7 +335,9 @@ class FakeActivator:
                 self.leave("unhealthy", running=None, **how)
         elif order == "back":
             self.leave("unhealthy", reason="what was launched lives still")
-        elif self.stale:
+        elif order == "keep":
+            self.leave("unhealthy", reason="the client found it so, and left it running")
+        elif self.stale and order != "unwell":
             late = self.host.clock.now() - self.launched_at >= self.spec["health"]["within_s"]
             if late and self.spec["health"]["log_matches"] is None:
                 self.leave("healthy", confirmed_by="activator")

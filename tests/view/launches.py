@@ -1,4 +1,4 @@
-"""Launches, restarts and redeploys as lists of events, built by hand: for the screens."""
+"""Launches and restarts as lists of events, built by hand: for the screens."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def launched(clock: str, *, old: bool = False, pid: int = 31002, **facts: Any) -
     return e.Launched(at=s.at(clock), target=s.T, pid=pid, old=old, **{**known, **facts})
 
 
+def shown(clock: str = "14:02:11", **facts: Any) -> e.LaunchShown:
+    known: dict[str, Any] = {
+        "command": "/root/run.sh", "cwd": "/root", "user": "root", "log": LOG,
+        "env": {"SEED": "7"}, "within_s": 10.0,
+    }  # fmt: skip
+    return e.LaunchShown(at=s.at(clock), target=s.T, **(known | facts))
+
+
 def said(clock: str, *lines: str, more: int = 0) -> e.LogSaid:
     return e.LogSaid(at=s.at(clock), target=s.T, path=LOG, lines=lines, left_out=more)
 
@@ -53,6 +61,7 @@ DIED = "the last run ended by KILL at 2025-03-04 10:58:40 UTC, 3 h ago"
 
 LAUNCH: list[e.AnyEvent] = [
     s.started("launch"),
+    shown(resumes="/workspace/checkpoints/step_41000", carrier="tmux session fleetstop-train"),
     e.Finding(at=s.at("14:02:11"), target=s.T, text=DIED),
     ARMED,
     launched("14:02:12"),
@@ -65,73 +74,20 @@ LAUNCH: list[e.AnyEvent] = [
     ),
 ]  # fmt: skip
 
-SENDING = e.Staging(
-    at=s.at("14:02:11"),
-    target=s.T,
-    sent=12 << 20,
-    size=200 << 20,
-    files=3,
-    same=2,
-    rate=9.0 * 2**20,
+DEAF = (
+    "it cannot be stopped so that it saves: 31004 ignores INT (what starts it puts it into the "
+    "background with &)"
 )
-STAGED = e.Staged(at=s.at("14:02:11"), target=s.T, files=3, size=18_400, same=2, seconds=0.4)
-PROVED = e.Proved(
-    at=s.at("14:02:12"), target=s.T, seconds=1.1,
-    by=("compiled with /opt/venv/bin/python3.11", "its prove: command ended with 0"),
-)  # fmt: skip
-SWAPPED = e.Activated(
-    at=s.at("14:02:31"), target=s.T, release=NEW_ID,
-    log_rotated="/workspace/train.log.20250304-140229",
-)  # fmt: skip
 STOPPED: list[e.AnyEvent] = [
-    s.started("redeploy"),
-    STAGED,
-    PROVED,
-    ARMED,
     s.located(graceful=False),
     s.sent("14:02:13"),
     *s.exits("14:02:29", s.TRAINER, s.WRAPPER),
     s.saved("14:02:30"),
     s.released("14:02:30"),
-    SWAPPED,
 ]
-REDEPLOY: list[e.AnyEvent] = [
-    *STOPPED,
-    launched("14:02:31", release=NEW_ID),
-    healthy("14:02:42"),
-    *s.finished(
-        "14:02:42", "redeployed", verdict="busy", family=(RUN, NEW), seconds=31.0, release=BOTH,
-        signals=(s.record(),), health=(health("healthy", NEW_ID, ("alive", True, GOOD[0])),),
-    ),
-]  # fmt: skip
-
-ROLLED_BACK: list[e.AnyEvent] = [
-    *STOPPED,
-    launched("14:02:31", release=NEW_ID),
-    said("14:02:33", *LAST),
-    e.Unhealthy(at=s.at("14:02:34"), target=s.T, why=(DEAD,), log=("step 1 loss 11.2", *LAST)),
-    e.RollingBack(at=s.at("14:02:34"), target=s.T, release=OLD_ID),
-    e.RolledBack(at=s.at("14:02:35"), target=s.T, release=OLD_ID, pid=31040),
-    launched("14:02:35", old=True, pid=31040, release=OLD_ID),
-    healthy("14:02:45", old=True, pid=31040),
-    *s.finished(
-        "14:02:45", "rolled_back", verdict="busy", family=(BACK,), seconds=35.0,
-        reason=f"{DEAD}; release {OLD_ID} runs again as 31040",
-        release=r.ReleaseRecord(id=NEW_ID, before=OLD_ID, running=OLD_ID),
-        health=(
-            health("unhealthy", NEW_ID, ("alive", False, DEAD)),
-            health("healthy", OLD_ID, ("alive", True, GOOD[0])),
-        ),
-    ),
-]  # fmt: skip
-
-DEAF = (
-    "it cannot be stopped so that it saves: 31004 ignores INT (what starts it puts it into the "
-    "background with &)"
-)
 LEFT_DEAF: list[e.AnyEvent] = [
     s.started("restart"),
-    *STOPPED[4:9],
+    *STOPPED,
     launched("14:02:31"),
     e.Unhealthy(at=s.at("14:02:37"), target=s.T, why=(DEAF,), log=("step 41001 loss 1.84",)),
     *s.finished(
@@ -186,22 +142,28 @@ UNCONFIRMED: list[e.AnyEvent] = [
     ),
 ]  # fmt: skip
 
-FAILED: list[e.AnyEvent] = [
-    s.started("redeploy"),
-    STAGED,
+RESTART: list[e.AnyEvent] = [
+    s.started("restart"),
+    shown(command="bash /root/run.sh", adopted=True, rest=("nice 5",), added=("SEED",)),
+    ARMED,
+    s.located(graceful=False),
+    s.sent("14:02:13"),
+    *s.exits("14:02:29", s.TRAINER, s.WRAPPER),
+    s.saved("14:02:30"),
+    launched("14:02:31"),
+    healthy("14:02:42"),
     *s.finished(
-        "14:02:13", "deploy_failed", seconds=2.0, release=NONE,
-        reason="no space left on device: /root/.train_dflash_pipeline.py.fleetstop-7f3a",
+        "14:02:42", "running", verdict="busy", family=(RUN, NEW), seconds=31.0, release=NONE,
+        checkpoint=s.kept(), signals=(s.record(),),
+        health=(health("healthy", None, ("alive", True, GOOD[0])),),
     ),
 ]  # fmt: skip
-INTERRUPTED: list[e.AnyEvent] = [
-    *STOPPED,
-    launched("14:02:31", release=NEW_ID),
-    e.Interrupted(at=s.at("14:02:33"), target=s.T, sent=("INT to 26982",), running=(31004,)),
+NOWHERE = "it is not known where its code lies, and so where its records are"
+UNKNOWN: list[e.AnyEvent] = [
+    s.started("launch"),
     *s.finished(
-        "14:02:33", "refused", interrupted=True, release=BOTH, family=(RUN, NEW),
-        reason="interrupted; it was started, and what works in the container sees to its health "
-        "by itself; run the same command again: it goes on from there",
+        "14:02:12", "refused", seconds=0.8, reason=NOWHERE,
+        hint="say in the inventory: deploy: {dest: /root}",
     ),
 ]  # fmt: skip
 
@@ -214,9 +176,7 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "launch_undecided": (UNDECIDED, {}),
     "launch_unconfirmed": (UNCONFIRMED, {}),
     "restart_left_deaf": (LEFT_DEAF, {}),
-    "redeploy_good": (REDEPLOY, {}),
-    "redeploy_rolled_back": (ROLLED_BACK, {}),
-    "redeploy_rolled_back_narrow": (ROLLED_BACK, {"width": 60}),
-    "redeploy_failed": (FAILED, {}),
-    "redeploy_interrupted": (INTERRUPTED, {}),
+    "launch_unknown_place": (UNKNOWN, {}),
+    "restart_good": (RESTART, {}),
+    "restart_undecided": ([s.started("restart"), *UNCONFIRMED[1:]], {}),
 }

@@ -49,10 +49,11 @@ def started(
     *targets: str,
     asked: tuple[str, ...] = ("ct200",),
     inventory: str | None = None,
+    more: tuple[str, ...] | None = (),
 ) -> e.Started:
     return e.Started(
         at=at("14:02:10"), target=None, run="7f3a", command=command, targets=targets or (T,),
-        asked=asked, inventory=inventory,
+        asked=asked, inventory=inventory, more=more,
     )  # fmt: skip
 
 

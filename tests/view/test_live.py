@@ -17,7 +17,7 @@ import pytest
 
 from fleetstop.view.waiting import Waiting
 from tests.core.test_redact import controls
-from tests.view import launches
+from tests.view import launches, redeploys
 from tests.view import scenes as s
 
 ROOT = Path(__file__).parents[2]
@@ -111,10 +111,14 @@ def test_the_bottom_line_says_what_is_waited_for() -> None:
     waiting.observe(s.held("14:02:14", "saving", "step.tmp\x1b 2.1 GiB"), 15.0)
     waiting.observe(s.held("14:02:15", "saving", "step.tmp\x1b 2.4 GiB"), 16.0)
     assert waiting.line(20.0) == r"saving: step.tmp\x1b 2.4 GiB, 5 s"
-    waiting.observe(launches.SENDING, 18.0)
+    waiting.observe(redeploys.SENDING, 18.0)
     assert waiting.line(19.0) == "sending: 12.0 MiB of 200 MiB, 9.0 MiB/s, 1 s"
     waiting.observe(launches.launched("14:02:20", pid=31002), 20.0)
-    assert waiting.line(24.0) == "looking whether it is healthy: 31002, 4 s of 10s"
+    assert waiting.line(24.0) == "looking whether 31002 is healthy, 4 s of 10s"
+    waiting.observe(launches.said("14:02:25", "step 1 loss 2.1\r", "step 2 loss 1.9\x1b"), 25.0)
+    assert waiting.line(25.0) == (
+        r'looking whether 31002 is healthy, 5 s of 10s; log: "step 2 loss 1.9\x1b"'
+    )
     waiting.observe(s.POLITE[-2], 21.0)
     assert waiting.line(22.0) == ""
     waiting.observe(s.many()[0], 30.0)

@@ -19,9 +19,10 @@ from fleetstop.view.layout import Line
 from fleetstop.view.lines import Lines
 from fleetstop.view.ways_on import Known
 from tests.core.test_redact import controls
-from tests.view import launches, questions
+from tests.view import launches, questions, redeploys
 from tests.view import scenes as s
 
+BROUGHT = launches.SCREENS | redeploys.SCREENS
 GOLDEN = Path(__file__).parent / "golden"
 
 GPUS_HELD = s.unclean(
@@ -253,9 +254,9 @@ def same(name: str, text: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*STOPS, *launches.SCREENS])
+@pytest.mark.parametrize("name", [*STOPS, *BROUGHT])
 def test_a_stop_looks_as_agreed(name: str) -> None:
-    story, options = (STOPS | launches.SCREENS)[name]
+    story, options = (STOPS | BROUGHT)[name]
     out = io.StringIO()
     with Lines(out, zone=UTC, **options) as lines:
         for event in story:

@@ -59,9 +59,7 @@ def _of_the_job(found: Found, tree: ProcessTree) -> list[Obstacle]:
         each = tuple(_running(family) for family in running)
         several = f"{len(running)} trees of it run already" if running[1:] else None
         reason = several or f"it runs already: {each[0]}"
-        obstacles.append(
-            Obstacle(reason, ("restart", "redeploy", "stop"), each if running[1:] else ())
-        )
+        obstacles.append(Obstacle(reason, ("restart", "stop"), each if running[1:] else ()))
     for each_family in left:
         who = ", ".join(_named(kin.pid, kin.argv) for kin in each_family.members[:3])
         said = f"a former run of it has left {who} behind"

@@ -94,12 +94,14 @@ class Seen(Struct, frozen=True):
 
 class Health(Struct, frozen=True):
     """`why`: the sentences that make it what it is, of an unhealthy one the bad ones; `findings`:
-    what is worth telling though it decides nothing."""
+    what is worth telling though it decides nothing. `due_s`: the age at which the next of what is
+    waited for counts; 0 where nothing is."""
 
     state: State
     checks: tuple[HealthCheck, ...]
     why: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    due_s: float = 0.0
 
 
 class _Answer(Struct, frozen=True):
@@ -122,7 +124,12 @@ def health(expected: Expected, seen: Seen) -> Health:
     if expected.gpus:
         answers.append(_gpu(expected, expected.gpus, seen))
     checks = tuple(HealthCheck(each.check, each.ok, each.said) for each in answers)
-    return Health(*_weighed(answers, checks, seen.age_s), findings=_findings(answers, seen))
+    due = [e.due_s for e in answers if e.ok is not True and e.due_s > seen.age_s]
+    return Health(
+        *_weighed(answers, checks, seen.age_s),
+        findings=_findings(answers, seen),
+        due_s=min(due, default=0.0),
+    )
 
 
 def _weighed(

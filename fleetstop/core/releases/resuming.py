@@ -152,7 +152,8 @@ def _beside_a_living_one(state: State, seen: Seen) -> Decision:
     if seen.beat_s is None:
         return Decision("refuse", f"could not see whether the client of run {run} lives", run)
     if seen.beat_s < STALE_S:
-        return Decision("wait", f"run {run} is at it, and its client lives", run)
+        heard = f"its client was heard {seen.beat_s:.0f} s ago"
+        return Decision("wait", f"run {run} is at it, and {heard}", run)
     if state.order == "go":
         return Decision("wait", f"{who} was told to go on, and does so by itself", run)
     if seen.family is None:

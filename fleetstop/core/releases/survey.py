@@ -52,7 +52,7 @@ class Directory(Struct, frozen=True):
 
 class Survey(Struct, frozen=True):
     """`around`: the directories, there already, next to which each file lands. `uid`: as whom we
-    look. `stages`: the runs whose stages lie there."""
+    look. `stages`: the runs whose stages lie there. `unpacks`: it takes files with a question."""
 
     python: str
     tar: bool
@@ -61,15 +61,18 @@ class Survey(Struct, frozen=True):
     around: tuple[Directory, ...]
     files: tuple[There, ...]
     stages: tuple[str, ...]
+    unpacks: bool = False
 
 
 class Proof(Struct, frozen=True):
     """`wrong`: path and why it is not what was sent. `broken`: what the interpreter said of each
-    file that it would not take. `compiled`: how many it was asked about."""
+    file that it would not take. `compiled`: how many it was asked about. `unwritten`: a path and
+    why it could not be written there; then nothing was proved."""
 
     wrong: tuple[tuple[str, str], ...]
     broken: tuple[str, ...]
     compiled: int
+    unwritten: tuple[str, str] | None = None
 
 
 class Obstacle(Struct, frozen=True):

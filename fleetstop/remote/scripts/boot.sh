@@ -464,18 +464,19 @@ stacks() {
   wait "$spy"; s=$?; cat "$t"; rm -f "$t"
   return $s
 }
-# bounded MS COMMAND... : its first 64 KiB of output; 32 when it is not done by then (a hung file
+# bounded MS COMMAND... : its first 256 KiB of output; 32 when it is not done by then (a hung file
 # system, a bus that does not answer): it is left behind, and ends by itself or not
 bounded() {
   t=$(mktemp -d) || return 20
-  left=$1; step=20; shift
-  ( "$@" 2>/dev/null </dev/null | head -c 65536 >"$t/o"; echo >"$t/ready"
+  left=$1; step=5; shift
+  ( "$@" 2>/dev/null </dev/null | head -c 262144 >"$t/o"; echo >"$t/ready"
     [ ! -f "$t/late" ] || rm -rf "$t" ) >/dev/null 2>&1 3<&- &
   until [ -f "$t/ready" ]; do
     [ "$left" -gt 0 ] || { echo >"$t/late"; return 32; }
     # quick at first: a file is read in a moment
-    case $step in 100) nap 0.1 || return 8 ;; *) nap 0.02 || return 8; step=$((step + 20)) ;; esac
+    case $step in 100) nap 0.1 ;; 5) nap 0.005 ;; *) nap "0.0$step" ;; esac || return 8
     left=$((left - step))
+    case $step in 5) step=10 ;; 10) step=20 ;; *) step=100 ;; esac
   done
   cat "$t/o"; rm -rf "$t"
 }
@@ -764,8 +765,14 @@ within() {
 }
 aword() { case $1 in *[!0-9A-Za-z_.-]*|.*|-*|'') return 1 ;; esac; }
 
-# put FILE MODE TEXT : by rename, so that it is never half there; never open wider than MODE
-put() { # 20: it cannot be written, 41: something else is there
+# put FILE MODE TEXT... : by rename, so that it is never half there; never open wider than MODE. The
+# first that cannot be put there is named, and those behind it are not put.
+put() {
+  [ $# -gt 2 ] || { aput "$@"; return; }
+  while [ $# -gt 2 ]; do aput "$1" "$2" "$3" || { c=$?; printf %s "$f"; return $c; }; shift 3; done
+  [ $# = 0 ] || return 2
+}
+aput() { # 20: it cannot be written, 41: something else is there
   path "$1"; f=$text; decode "${3-}"
   case $2 in [0-7][0-7][0-7]|0[0-7][0-7][0-7]) ;; *) return 2 ;; esac
   [ ! -d "$f" ] || return 41

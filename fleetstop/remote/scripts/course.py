@@ -20,7 +20,9 @@ else:
 
 Json = Dict[str, Any]
 LOOK_S = 0.1
+HEED_S = 0.03  # while the old run is on its way out a GPU idles for as long as an order lies there
 LEAVE_S = 10.0  # so long what was launched may still be seen after the order `back`
+UNWELL_S = 120.0  # so long what is unwell may take to end once its client has left
 SETTLE_S = 1.0  # so long its supervisor may take to leave after it
 TRIES_S = 600  # so long the last state is tried to be written, once a second
 ROOM = 4096
@@ -37,9 +39,9 @@ class Client:
         self.now, self._last = 0.0, time.monotonic()
         self._heard, self._beat = 0.0, self._mark()
 
-    def look(self, words: str) -> bool:
+    def look(self, words: str, every: float = LOOK_S) -> bool:
         """Whether it said another one of `words`."""
-        time.sleep(LOOK_S)
+        time.sleep(every)
         last, self._last = self._last, time.monotonic()
         self.now += min(self._last - last, 1.0)
         beat, said = self._mark(), self._order()
@@ -117,7 +119,7 @@ class Activation:
         """Whether all that has to be gone is gone; else it has ended, and all is as it was."""
         alone = None  # type: Optional[float]
         while True:
-            if self.client.look("armed go cancel"):
+            if self.client.look("armed go cancel", HEED_S):
                 self.say("waiting", order=self.client.word)
             word, silent = self.client.word, self.client.silent_s() >= self.spec["stale_s"]
             if word == "cancel":
@@ -188,7 +190,7 @@ class Activation:
         """Until somebody has judged it, or nothing lives of it."""
         asked = since
         while True:
-            if self.client.look("done back"):
+            if self.client.look("unwell done keep back"):
                 asked = self.client.now
                 self.say("launched", order=self.client.word)
             word, left, now = self.client.word, new.left(), self.client.now
@@ -203,8 +205,13 @@ class Activation:
             if word == "back" and now - asked >= LEAVE_S:
                 told = f"PID {left[0]} is alive: the old version was not brought back"
                 return self.end("unhealthy", reason=told)
-            silent = self.client.silent_s() >= self.spec["stale_s"]
-            if silent and now - since >= self.spec["health"]["within_s"]:
+            if word == "keep":
+                return self.end("unhealthy", reason="the client found it so, and left it running")
+            alone = self.client.silent_s() - self.spec["stale_s"]
+            if word == "unwell" and alone >= min(UNWELL_S, self.spec["patience_s"]):
+                told = "the client found it so, and left before it had ended"
+                return self.end("unhealthy", reason=told)
+            if word != "unwell" and alone >= 0 and now - since >= self.spec["health"]["within_s"]:
                 return self._judge(new)
 
     def _note_end(self, new: "trainer.Trainer", left: List[int]) -> None:

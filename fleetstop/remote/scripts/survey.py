@@ -4,13 +4,15 @@ The job's own Python gets it as text: one question as JSON on stdin, its answer 
 Standard library, Python >= 3.6. What `ask` may be:
 
 survey  {"base", "dest", "files": [{"path", "size", "sha256"}]}: what is there now. Changes nothing.
-fill    {"pairs": [[from, to, mode]]}: copies what is there already and was not sent.
 prove   {"stage", "files": [{"rel", "size", "sha256"}]}: whether what came is what was sent, and
         whether this interpreter can compile it; writes no pyc.
+fill    the same, with {"pairs": [[from, rel, mode]], "sent": [[rel, size, mode]], "packed"} before:
+        copies what is there already, and writes what has come with the question.
 
 Paths are bytes from here on: whatever the locale, they mean the files that were named.
 """
 
+import base64
 import hashlib
 import io
 import json
@@ -21,6 +23,11 @@ import sys
 import tokenize
 import warnings
 from typing import Any, Dict, List, Optional
+
+try:
+    import zlib
+except ImportError:  # a Python that was built without it; then nothing comes with a question
+    zlib = None  # type: ignore[assignment]
 
 Said = Dict[str, Any]
 
@@ -133,6 +140,7 @@ def survey(asked: Said) -> Said:
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "tar": shutil.which("tar") is not None,
+        "unpacks": zlib is not None,
         "uid": os.geteuid(),
         "dest": directory(dest, nobody),
         "around": [directory(each, nobody) for each in sorted(around)],
@@ -143,12 +151,37 @@ def survey(asked: Said) -> Said:
 
 def fill(asked: Said) -> Said:
     """What is linked or copied is proved like what was sent."""
-    for old, new, mode in asked["pairs"]:
-        source, target = raw(old), raw(new)
-        if not linked(source, target):
-            shutil.copyfile(source, target)
-            os.chmod(target, mode)
-    return {"filled": len(asked["pairs"])}
+    stage = raw(asked["stage"])
+    for old, rel, mode in asked["pairs"]:
+        try:
+            again(raw(old), os.path.join(stage, raw(rel)), mode)
+        except OSError as error:
+            return unwritten(rel, error)
+    at, sent = 0, zlib.decompress(base64.b64decode(asked["packed"])) if asked["sent"] else b""
+    for rel, size, mode in asked["sent"]:
+        try:
+            write(os.path.join(stage, raw(rel)), sent[at : at + size], mode)
+        except OSError as error:
+            return unwritten(rel, error)
+        at += size
+    return prove(asked)
+
+
+def unwritten(rel: str, error: OSError) -> Said:
+    told = error.strerror or str(error)
+    return {"wrong": [], "broken": [], "compiled": 0, "unwritten": [rel, told]}
+
+
+def write(path: bytes, content: bytes, mode: int) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(content)
+    os.chmod(path, mode)
+
+
+def again(source: bytes, target: bytes, mode: int) -> None:
+    if not linked(source, target):
+        shutil.copyfile(source, target)
+        os.chmod(target, mode)
 
 
 def linked(source: bytes, target: bytes) -> bool:
@@ -218,7 +251,8 @@ def prove(asked: Said) -> Said:
 
 def main() -> None:
     asked = json.loads(sys.stdin.buffer.read().decode("utf-8"))
-    answer = {"survey": survey, "fill": fill, "prove": prove}[asked["ask"]](asked)
+    asks: Dict[str, Any] = {"survey": survey, "fill": fill, "prove": prove}
+    answer = asks[asked["ask"]](asked)
     # ASCII, whatever the locale: a lone byte of a name is a lone surrogate
     sys.stdout.write(json.dumps(answer))
 

@@ -1,0 +1,32 @@
+"""What goes on without us where a launch is left in the middle, a sentence. Does nothing."""
+
+from __future__ import annotations
+
+from fleetstop.actions.activating import Activation
+
+
+def left_as(activation: Activation, stopping: bool) -> str:
+    """`stopping`: what ran before was being stopped. Told whenever the watching ends early."""
+    state, ordered = activation.state, activation.ordered
+    at = state.step if state is not None else None
+    if not activation.started:
+        return "nothing was started"
+    if stopping and ordered == "armed":
+        return (
+            "what waits in the container starts the job by itself if what runs ends, and leaves "
+            "if it does not"
+        )
+    if ordered in (None, "armed", "cancel"):
+        return "nothing was started; what waits in the container leaves by itself"
+    if ordered != activation.heard:
+        return f"what waits in the container goes on if it has heard {ordered}, and else leaves"
+    if ordered == "unwell":
+        return (
+            "it is not well: what works in the container brings the version before back if it "
+            "ends, and leaves it as it is if it does not"
+        )
+    if at == "launched" and ordered in ("go", "done"):
+        return "it was started, and what works in the container sees to its health by itself"
+    if at in ("rolled_back", "unhealthy", "failed"):
+        return f"what works in the container has come to {at}"
+    return "what works in the container goes on by itself"

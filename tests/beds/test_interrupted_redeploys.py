@@ -1,0 +1,241 @@
+"""The client of a redeploy is killed -9 at each step; what happens then without anybody, and by the
+same command again from any other laptop. One test per step; they run side by side, and wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from fleetstop.lab.processes import inner_pid
+
+from . import versions
+from .bed import lives, until
+from .interrupting import STALE_S, Case, Told, side_by_side
+
+pytestmark = pytest.mark.bed
+STORIES: dict[str, Told] = {}
+
+
+def step(story: Told) -> Told:
+    STORIES[story.__name__] = story
+    return story
+
+
+@pytest.fixture(scope="module")
+def told(bed: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[None]]]:
+    own = [each for each in request.session.items if each.nodeid.startswith(request.node.nodeid)]
+    names = [each.callspec.params["name"] for each in own if hasattr(each, "callspec")]
+    with side_by_side({name: STORIES[name] for name in names}) as futures:
+        yield futures
+
+
+def resaves(case: Case) -> None:
+    """A job that writes a checkpoint most of the time: its stop has to wait for the end of one."""
+    case.start("--save-every", "1", "--save-seconds", "6")
+    until(lambda: "saving" in case.logs(), 60.0)
+
+
+@step
+def while_files_are_sent(case: Case) -> None:
+    """Nothing but a stage is there; the next run removes it."""
+    case.start("--save-seconds", "0.3")
+    case.beside(weights=96 << 20)
+
+    def some() -> bool:
+        (stage,) = case.base.glob("stage-*")
+        return (stage / "files/weights.bin").stat().st_size > 1 << 20
+
+    case.interrupted(some)
+    case.old_untouched()
+    assert not case.activators()
+    refused = case.again_at_once()
+    assert refused.code == 5
+    assert refused.signals == []
+    ran = case.again("--break-lock")
+    assert ran.code == 0, ran.people
+    case.is_right()
+
+
+@step
+def staged_and_not_proved(case: Case) -> None:
+    case.start("--save-seconds", "0.3")
+    case.more = "\n        deploy: {prove: sleep 3}"
+    case.interrupted(lambda: "staged" in case.told())
+    case.old_untouched()
+    ran = case.again()
+    assert ran.code == 0, ran.people
+    case.is_right()
+
+
+@step
+def while_the_activator_waits_and_nothing_is_sent(case: Case) -> None:
+    """The job writes a checkpoint just then. What waits leaves by itself, and nothing has been."""
+    resaves(case)
+    case.interrupted(lambda: "armed" in case.told())
+    assert case.order == ""
+    assert case.state["step"] == "waiting"
+    state = case.step("cancelled", seconds=STALE_S + 15)
+    assert "left before it sent a signal" in state["reason"]
+    case.old_untouched()
+    until(lambda: not case.activators())
+    assert case.litter() == []
+    assert list(case.root.glob(".fleetstop/train/releases/*")) == []
+    ran = case.again()
+    assert ran.code == 0, ran.people
+    case.is_right()
+
+
+@step
+def armed_and_the_signal_not_sent(case: Case) -> None:
+    """The new version waits on: nobody knows here whether the old one has heard it."""
+    case.start("--save-seconds", "0.3")
+    case.interrupted(lambda: case.order == "armed")
+    until(lambda: not case.lock_is_fresh(), 60.0)
+    case.old_untouched()
+    assert case.state["step"] == "waiting"
+    ran = case.again()
+    assert ran.code == 0, ran.people
+    assert [signal for signal, _ in ran.signals] == ["INT"]
+    case.is_right()
+
+
+@step
+def the_signal_sent_and_it_saves(case: Case) -> None:
+    """What waits starts the new version by itself, as soon as it takes its client for gone."""
+    case.start("--save-seconds", "4")
+    case.interrupted(lambda: case.heard() == 1)
+    assert lives(case.job)
+    seconds = case.by_itself_in()
+    assert seconds < STALE_S + 10
+    case.box.note(case.name, f"the new version was started {seconds:.1f} s after the old one's end")
+    state = case.step("healthy")
+    assert state["confirmed_by"] == "activator"
+    case.is_right()
+    pids = case.trainers()
+    ran = case.again()
+    assert (ran.code, ran.target["result"]) == (0, "redeployed"), ran.people
+    assert ran.signals == []
+    assert case.trainers() == pids
+    case.is_right()
+
+
+@step
+def the_signal_sent_and_the_same_again_while_it_saves(case: Case) -> None:
+    """Whoever goes on sends no second signal into the save."""
+    case.start("--save-seconds", "50")
+    case.interrupted(lambda: case.heard() == 1)
+    ran = case.again()
+    assert ran.code == 0, ran.people
+    assert ran.signals == []
+    case.is_right()
+
+
+@step
+def the_old_one_gone_and_nothing_said(case: Case) -> None:
+    case.start("--save-seconds", "0.5")
+    case.interrupted(lambda: case.order == "armed" and not lives(case.job))
+    assert case.order == "armed"
+    assert case.trainers() == []
+    ran = case.again("--break-lock")
+    assert ran.code == 0, ran.people
+    assert ran.signals == []
+    case.is_right()
+
+
+@step
+def while_many_files_are_swapped(case: Case) -> None:
+    case.start("--save-seconds", "0.5")
+    case.beside(**{f"part{n}": 10 for n in range(300)})
+    case.interrupted(lambda: case.order == "go")
+    state = case.step("launched", "healthy", seconds=20.0)
+    assert state["files"] == "new"
+    ran = case.again("--break-lock")
+    assert ran.code == 0, ran.people
+    case.is_right()
+    assert (case.root / "part299.bin").read_bytes() == b"part299" + bytes(10)
+
+
+@step
+def launched_and_its_health_not_known(case: Case) -> None:
+    case.start("--save-seconds", "0.5")
+    case.interrupted(lambda: "launched" in case.told())
+    (pid,) = case.trainers()
+    state = case.step("healthy", seconds=STALE_S + 20)
+    assert state["confirmed_by"] == "activator"
+    assert case.trainers() == [pid]
+    ran = case.again()
+    assert (ran.code, ran.signals) == (0, []), ran.people
+    assert case.trainers() == [pid]
+    case.is_right()
+
+
+@step
+def launched_and_the_same_again_at_once(case: Case) -> None:
+    """It waits for the word of what works in the container."""
+    case.start("--save-seconds", "0.5")
+    case.interrupted(lambda: "launched" in case.told())
+    ran = case.again("--break-lock")
+    assert (ran.code, ran.signals) == (0, []), ran.people
+    assert case.state["step"] == "healthy"
+    case.is_right()
+
+
+@step
+def unhealthy_and_still_to_be_ended(case: Case) -> None:
+    """What was found unhealthy is not called healthy by who knows only its log."""
+    case.start("--save-seconds", "0.5")
+    case.text, case.words = versions.DEAF, ["--force"]
+    case.interrupted(lambda: "rolling_back" in case.told())
+    (pid,) = case.trainers()
+    state = case.step("unhealthy", "healthy", "unconfirmed", seconds=200.0)
+    assert state["step"] == "unhealthy", state
+    assert case.trainers() == [pid]
+    ran = case.again()
+    assert ran.code == 8, ran.people
+    assert len(case.trainers()) == 1
+
+
+@step
+def unhealthy_and_being_ended(case: Case) -> None:
+    """It ends after its client: the version before comes back by itself."""
+    case.start("--save-seconds", "0.5")
+    case.text = versions.SILENT
+    case.words = ["--", "--save-seconds", "4"]
+    case.interrupted(lambda: case.heard() == 2)
+    case.step("rolled_back", seconds=60.0)
+    case.is_right(case.old_code, heard=2)
+    ran = case.again()
+    assert (ran.code, ran.target["result"]) == (8, "rolled_back"), ran.people
+    case.is_right(case.old_code, heard=4, releases=3)
+
+
+@step
+def the_version_before_is_being_started(case: Case) -> None:
+    case.start("--save-seconds", "0.5")
+    case.text = versions.SILENT
+    case.interrupted(lambda: case.state["step"] in ("rolling_back", "rolled_back"))
+    case.step("rolled_back", seconds=20.0)
+    case.is_right(case.old_code, heard=2)
+    ran = case.again()
+    assert ran.code == 8, ran.people
+    assert len(case.trainers()) == 1
+
+
+@step
+def at_the_end(case: Case) -> None:
+    """Everything is done, and only its own end was not told."""
+    case.start("--save-seconds", "0.5")
+    case.interrupted(lambda: case.order == "done")
+    (pid,) = case.trainers()
+    ran = case.again("--break-lock")
+    assert (ran.code, ran.signals) == (0, []), ran.people
+    assert case.trainers() == [pid]
+    case.is_right()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", STORIES)
+def test_killed(told: dict[str, Future[None]], name: str) -> None:
+    told[name].result(timeout=600)
