@@ -203,7 +203,9 @@ class Case:
 
     def logs(self) -> str:
         """The log and what was rotated, the oldest first."""
-        every = sorted((self.root.parent / "workspace").glob("train.log*"), key=lambda e: -len(str(e)))
+        every = sorted(
+            (self.root.parent / "workspace").glob("train.log*"), key=lambda e: -len(str(e))
+        )
         return "".join(each.read_text(errors="replace") for each in every)
 
     def heard(self) -> int:
@@ -221,8 +223,10 @@ class Case:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 python = words[0].rpartition(b"/")[2].startswith(b"python")
-                if python and fields[0] not in "ZX" and any(
-                    word.rpartition(b"/")[2] == b"train.py" for word in words[1:4]
+                if (
+                    python
+                    and fields[0] not in "ZX"
+                    and any(word.rpartition(b"/")[2] == b"train.py" for word in words[1:4])
                 ):
                     found.append(pid)
         return found

@@ -213,6 +213,7 @@ def test_the_activator_that_waits_and_one_that_has_lost_its_client(
     told = box.run("status", box.name, inventory=inventory, pct=6)
     (said,) = [e for e in told.target["findings"] if e.startswith("the activator ")]
     assert said.endswith("is at it: it waits for the end of what runs")
+    assert code(told)["old"] is False  # what the activator does beside it is no change of it
     client.process.kill()
     client.process.communicate()
     until(lambda: running(box, "supervise.py"), 90.0)  # it went on by itself
