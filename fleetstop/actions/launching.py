@@ -39,9 +39,8 @@ _GO_S = 180.0
 
 
 class LaunchPlan(Struct, frozen=True):
-    """`python`: the job's interpreter, absolute; `scripts`: supervise.py, activate.py and what lies
-    beside them, by name. `done`: running for a launch or restart, redeployed for new files.
-    `expected_old`: of the version before, once it is back."""
+    """`python`: the job's interpreter, absolute; `scripts`: ours for there, by name. `done`:
+    running for a launch or restart, redeployed for new files. `expected_old`: of the old one."""
 
     spec: ActivatorSpec
     python: str
