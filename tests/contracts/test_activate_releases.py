@@ -63,15 +63,17 @@ def test_a_kept_release_comes_back_and_stays_kept(job: Activator) -> None:
 
 
 def test_a_version_that_came_back_can_be_replaced_again(job: Activator) -> None:
-    """What lies there is the kept file itself then."""
+    """What lies there is a copy of the kept file then, with its dates."""
     job.new("train.sh", "exit 3\n")
     job.begin()
     job.order("go")
     job.end("rolled_back")
     kept = job.base / "releases/r1/files/train.sh"
-    assert kept.samefile(job.dest / "train.sh")
+    assert not kept.samefile(job.dest / "train.sh")
+    assert kept.stat().st_mtime_ns == (job.dest / "train.sh").stat().st_mtime_ns
     os.kill(job.runs_now("old"), 9)
     job.spec["files"].clear()
+    (job.base / "order").unlink()  # it was the run's before
     job.new("train.sh", NEW)
     (job.base / "order").unlink()  # of the run before, which has the same name here
     job.begin(release="r3", launch=job.launch("again"), launch_old=None)

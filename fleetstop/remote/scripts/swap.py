@@ -3,7 +3,7 @@
 Loaded by activate.py, beside which it lies. What it has lying about:
 
     BASE/stage-RUN/files/REL     what was sent; becomes BASE/releases/RELEASE where there is none
-    BASE/releases/BEFORE         files/REL is what lay at DEST/REL, by hard link where one can be
+    BASE/releases/BEFORE         files/REL is a copy of what lay at DEST/REL
     BASE/late-RUN.json           {"launch": [word], ...}: arguments told after the old run's end
     BASE/late-RUN/REL            what somebody put at DEST/REL while the old run was stopping
     BASE/litter-RUN.json         {"activator": {"pid", "start"}, "dest", "temps": [REL], "keeps":
@@ -176,7 +176,8 @@ class Swap:
             if had and wary.digest(here, each.name) != wary.digest(there, each.name):
                 path = wary.text_of(each.path)
                 raise wary.Refused(f"{path} is not what release {self.before} holds")
-            wary.again(here, each.name, there, each.temp)
+            if not had:
+                wary.again(here, each.name, there, each.temp)
 
     def swap(self) -> List[str]:
         """What was found amiss. Every destination holds the old file or the new, always whole."""

@@ -136,20 +136,18 @@ def digest(here: int, name: bytes) -> bytes:
 
 
 def again(here: int, name: bytes, there: int, temp: bytes) -> None:
-    """The same file there too: a hard link, or a copy with owner, mode and times if none can be."""
+    """The same file there too, with owner, mode and times: never by a hard link. Whoever writes
+    into the one (scp does) would change the other, and a link makes what runs look changed."""
     with MISSING:
         os.unlink(temp, dir_fd=there)
+    source = os.open(name, PLAIN, dir_fd=here)
     try:
-        os.link(name, temp, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
-    except OSError:
-        source = os.open(name, PLAIN, dir_fd=here)
-        try:
-            of = os.fstat(source)
-            copy(source, there, temp, (of.st_uid, of.st_gid), of.st_mode)
-            os.utime(temp, ns=(of.st_atime_ns, of.st_mtime_ns), dir_fd=there)
-        finally:
-            os.close(source)
-    os.rename(temp, name, src_dir_fd=there, dst_dir_fd=there)  # leaves both if they are one file
+        of = os.fstat(source)
+        copy(source, there, temp, (of.st_uid, of.st_gid), of.st_mode)
+        os.utime(temp, ns=(of.st_atime_ns, of.st_mtime_ns), dir_fd=there)
+    finally:
+        os.close(source)
+    os.rename(temp, name, src_dir_fd=there, dst_dir_fd=there)
 
 
 def rotate(log: bytes, its: Optional[Tuple[int, int]] = None) -> Optional[bytes]:
