@@ -248,7 +248,12 @@ class Activation:
         return self.end("unhealthy", reason=reason, trainer=None, running=None)
 
     def back(self, reason: str) -> None:
-        """Nothing of the new version lives."""
+        """Nothing of the new version lives; unless somebody else was asked to start it."""
+        paths = [wary.bytes_of(each["path"]) for each in self.spec["files"]]
+        others = self.new.elsewhere(paths) if self.new is not None else []
+        if others:
+            told = f"{reason}; PID {others[0]} runs it, started meanwhile by something else"
+            return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
         self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
         try:
             self.swap.back()
