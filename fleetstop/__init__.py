@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fleetstop.api import Fleet
+    from fleetstop.api.bringing import How
 
 __version__ = "0.1.0"
-__all__ = ["Fleet", "__version__"]
+__all__ = ["Fleet", "How", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from fleetstop.api import Fleet
 
         return Fleet
+    if name == "How":
+        from fleetstop.api.bringing import How
+
+        return How
     raise AttributeError(f"module 'fleetstop' has no attribute {name!r}")

@@ -14,14 +14,8 @@ from msgspec import Struct
 
 from fleetstop.actions import hands, looks, reading
 from fleetstop.actions.telling import Scope
-from fleetstop.core.launching.activator import (
-    BEAT_S,
-    ActivatorSpec,
-    ActivatorState,
-    Order,
-    Step,
-    parse_state,
-)
+from fleetstop.core.launching.activation import State, Step, state_of
+from fleetstop.core.launching.activator import BEAT_S, ActivatorSpec, Order
 from fleetstop.core.launching.ended import Born, Record, parse_record
 from fleetstop.core.launching.newborn import here
 from fleetstop.errors import CouldNotLook, RemoteFailed
@@ -55,7 +49,7 @@ class Activation:
         hands_: Hands,
     ) -> None:
         self.spec = spec
-        self.state: ActivatorState | None = None
+        self.state: State | None = None
         self.ordered: Order | None = None
         self.heard: Order | None = None
         self.started = False
@@ -111,21 +105,21 @@ class Activation:
         await hands.surely(self._scope, lambda: hands.order(shell, base, run, word))
         self.heard = word
 
-    async def look(self, mark: str | None = None) -> ActivatorState | None:
+    async def look(self, mark: str | None = None) -> State | None:
         """Its state, None where there is none of this run."""
         return (await self.read(mark))[0]
 
-    async def read(self, mark: str | None = None) -> tuple[ActivatorState | None, Record | None]:
+    async def read(self, mark: str | None = None) -> tuple[State | None, Record | None]:
         """Its state, and what the supervisor of `mark` has recorded; one frame."""
         base = self.spec.base
         paths = [f"{base}/state.json"] + ([f"{base}/status/{mark}.json"] if mark else [])
         texts = await reading.heads(await self._scope.place.inside(), tuple(paths))
-        state = parse_state(texts.get(paths[0]))
+        state = state_of(texts.get(paths[0]))
         if state is not None and state.run == self.spec.run:
             self.state = state
         return self.state, parse_record(texts.get(paths[1])) if mark else None
 
-    async def until(self, *steps: Step, within_s: float = _PATIENCE_S) -> ActivatorState | None:
+    async def until(self, *steps: Step, within_s: float = _PATIENCE_S) -> State | None:
         """Its state, once it is at one of these steps, has left, or time is over."""
         now = self._scope.clock.now()
         end, asked = now + within_s, now
@@ -197,7 +191,7 @@ class Activation:
 _TELL_AT = 5
 
 
-def unexpected(state: ActivatorState | None, wanted: str) -> RemoteFailed:
+def unexpected(state: State | None, wanted: str) -> RemoteFailed:
     """The activator did not come to where it was to be."""
     at = state.step if state is not None else "no state at all"
     why = f": {state.reason}" if state is not None and state.reason else ""

@@ -25,7 +25,7 @@ from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.lots import Lot, lot_of
-from fleetstop.actions.present import failed, outcome_of
+from fleetstop.actions.present import failed, gpu_strangers, outcome_of
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.showing import show_files
 from fleetstop.actions.stop import Interrupted, give_back, stopped
@@ -34,7 +34,7 @@ from fleetstop.core.kin.family import Family
 from fleetstop.core.launching.beside import beside
 from fleetstop.core.launching.ended import last_death
 from fleetstop.core.report import Outcome
-from fleetstop.errors import CouldNotLook, DeployFailed, LockTaken, Refused
+from fleetstop.errors import BadConfig, BadUsage, CouldNotLook, DeployFailed, LockTaken, Refused
 
 _STAMPS_S = 2.0
 
@@ -86,6 +86,9 @@ class Bringing:
             return self._outcome(
                 "deploy_failed", reason=exc.message, hint=exc.hint, evidence=exc.evidence
             )
+        except (BadConfig, BadUsage) as exc:
+            # the words fit together, but not with what is there: a user that the container lacks
+            return self._outcome("refused", reason=exc.message, hint=exc.hint or None)
         except (LockTaken, Refused, CouldNotLook) as exc:
             return self._outcome(**failed(exc))
         except Exception as exc:
@@ -101,6 +104,7 @@ class Bringing:
         family = self._family(scene)
         if family is None and await self._comes_up(scene):
             return await self._run()
+        self._mistyped(scene, family)
         self._way_to_start(family)
         if self._job.gpus and not scene.found.families:  # nobody was found whose GPUs to ask for
             view = await looks.first_gpus(self._scope.place, self._scope.clock)
@@ -190,6 +194,12 @@ class Bringing:
             return None  # a former run's leftovers: they are in the way, and named
         refusals.untouchable(self._scope.target, families[0], scene.tree)
         return families[0]
+
+    def _mistyped(self, scene: Scene, family: Family | None) -> None:
+        """Named by hand and not found, while something works here: most likely a slip."""
+        typed = self._scope.target.job_name is None and self._errand.command != "launch"
+        if family is None and typed and (strangers := gpu_strangers(scene)):
+            raise refusals.mistyped(self._job.match, strangers)
 
     def _beside(self, scene: Scene, family: Family | None) -> None:
         """Nothing is started beside what runs, is left over, or holds the job's own GPUs."""

@@ -16,13 +16,13 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
+from fleetstop.core.launching.activation import Broken, State, parse_state
 from fleetstop.core.launching.ended import last_death, parse_record
 from fleetstop.core.process import Process, ProcessTree
-from fleetstop.core.releases.activation import State, parse_state
 from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
 from fleetstop.core.releases.home import base_of, home
-from fleetstop.core.releases.manifest import Broken, Release, parse_release
+from fleetstop.core.releases.manifest import Release, parse_release
 from fleetstop.core.releases.payload import OURS
 from fleetstop.core.releases.sighting import Beside, imported, parse_code
 from fleetstop.core.releases.standing import NewerCode, Runs, newer_code, running_release

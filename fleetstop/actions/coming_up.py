@@ -13,7 +13,7 @@ from fleetstop.actions.present import seen
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import LAST_LINES, Grown, Stamp, Watch
 from fleetstop.core import redact
-from fleetstop.core.launching.activator import ActivatorState
+from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.ended import Record, way
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import HealthCheck, HealthRecord
@@ -41,7 +41,7 @@ class Rise:
         self._log_from = tail.size if tail is not None else 0
 
     async def watch(
-        self, expected: Expected, state: ActivatorState, stamp: Stamp, *, old: bool = False
+        self, expected: Expected, state: State, stamp: Stamp, *, old: bool = False
     ) -> Grown | None:
         """None: the activator started nothing, or has seen it end before we looked."""
         if state.trainer is None:

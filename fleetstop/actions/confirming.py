@@ -9,9 +9,8 @@ from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.present import outcome_of
-from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState, Trainer
-from fleetstop.core.launching.ended import Born
-from fleetstop.core.releases.activation import State
+from fleetstop.core.launching.activation import State
+from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.report import Outcome, ReleaseRecord
 
 
@@ -48,15 +47,15 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
     return outcome_of(scope.target, "unhealthy", reason=reason, hint=hint, **facts)
 
 
-def _as_launched(state: State) -> ActivatorState:
-    started = state.trainer
-    return ActivatorState(
+def _as_launched(state: State) -> State:
+    """As it stood before its activator's end: of that nothing is taken over."""
+    return State(
         run=state.run,
         step="launched",
         release=state.release,
         before=state.before,
-        activator=Born(state.activator.pid, state.activator.start) if state.activator else None,
-        trainer=Trainer(started.pid, started.start, started.mark) if started else None,
+        activator=state.activator,
+        trainer=state.trainer,
         running=state.running,
         log_rotated="",  # all that its log holds may be of this run
     )

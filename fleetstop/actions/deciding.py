@@ -7,7 +7,8 @@ from msgspec import Struct
 from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
-from fleetstop.core.releases.activation import ENDS, State
+from fleetstop.core.launching.activation import ENDS, State
+from fleetstop.core.releases.landing import tells_all
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code
 from fleetstop.errors import Refused
@@ -50,7 +51,9 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         return Settled(done=f"{files} what runs already: nothing was sent, nothing was stopped")
     if decision.clean is not None and not errand.dry_run:
         await _clean(lot, decision.clean)
-    lot.name(decision.before)
+    kept = lot.ground.releases.get(decision.before or "")
+    whole = kept is not None and tells_all(kept, lot.wanted, lot.ground.on_disk)
+    lot.name(decision.before if whole else None)
     return Settled()
 
 

@@ -8,7 +8,7 @@ from fleetstop.actions.lock import Lock
 from fleetstop.actions.telling import Scope
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.kin.family import Family
-from fleetstop.core.launching.activator import ActivatorState, parse_state
+from fleetstop.core.launching.activation import State, state_of
 from fleetstop.core.launching.beside import Obstacle, activator_at_work, beside
 from fleetstop.core.launching.ended import Record, last_death, parse_record
 from fleetstop.errors import Refused
@@ -36,11 +36,11 @@ async def in_the_way(
     return tuple(scope.teller.finding(each) for each in said)
 
 
-async def _last_run(scope: Scope, base: str) -> tuple[ActivatorState | None, Record | None]:
+async def _last_run(scope: Scope, base: str) -> tuple[State | None, Record | None]:
     """What the last activator wrote, and what its trainer's supervisor recorded."""
     shell = await scope.place.inside()
     path = f"{base}/state.json"
-    state = parse_state((await reading.heads(shell, (path,))).get(path))
+    state = state_of((await reading.heads(shell, (path,))).get(path))
     if state is None or state.trainer is None or state.trainer.mark is None:
         return state, None
     status = f"{base}/status/{state.trainer.mark}.json"
@@ -54,7 +54,7 @@ async def _view(scope: Scope, scene: Scene, wanted: tuple[int, ...] | None) -> G
     return await looks.first_gpus(scope.place, scope.clock)
 
 
-async def _operator(scope: Scope, state: ActivatorState | None) -> str | None:
+async def _operator(scope: Scope, state: State | None) -> str | None:
     """Who that run is, as the lock's ledger has it; None where it is not there any more."""
     if state is None or state.run == scope.run.id:
         return None

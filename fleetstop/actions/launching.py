@@ -22,7 +22,8 @@ from fleetstop.actions.stop import Interrupted
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
-from fleetstop.core.launching.activator import ActivatorSpec, ActivatorState
+from fleetstop.core.launching.activation import State
+from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
 from fleetstop.errors import CouldNotLook, LockTaken, Refused
@@ -163,7 +164,7 @@ class Launching:
         self._facts = {name: getattr(outcome, name) for name in names}
         self._findings += outcome.findings
 
-    async def _started(self, state: ActivatorState | None) -> Outcome:
+    async def _started(self, state: State | None) -> Outcome:
         """`launched`, or the activator has gone back or given up already."""
         if state is None or state.step in ("waiting", "swapping", "swapped", "launching"):
             raise unexpected(state, "a launch")
@@ -187,7 +188,7 @@ class Launching:
             self._finding(f"what works in the container did not note that it is healthy: {at}")
         return self.outcome(self.plan.done)
 
-    def _note(self, state: ActivatorState) -> None:
+    def _note(self, state: State) -> None:
         if state.release is not None or state.log_rotated is not None:
             self.scope.teller.tell(
                 events.Activated, release=state.release, log_rotated=state.log_rotated
@@ -195,7 +196,7 @@ class Launching:
         for each in state.findings:
             self._finding(each)
 
-    async def _not_started(self, state: ActivatorState) -> Outcome:
+    async def _not_started(self, state: State) -> Outcome:
         """Nothing was replaced; or it was, and neither version came up."""
         why = state.reason or f"what works in the container has left ({state.step})"
         if await self.activation.old_lives():
@@ -208,7 +209,7 @@ class Launching:
         self.scope.teller.tell(events.Unhealthy, why=(why,), log=last)
         return self.outcome("unhealthy", reason=f"{why}; NOTHING runs")
 
-    async def _unhealthy(self, grown: Grown | None, state: ActivatorState) -> Outcome:
+    async def _unhealthy(self, grown: Grown | None, state: State) -> Outcome:
         why, spec = self.rise.why(grown), self.plan.spec
         last = grown.last if grown is not None else await self.rise.missed(why)
         self.scope.teller.tell(events.Unhealthy, why=why, log=last)

@@ -10,7 +10,7 @@ from fleetstop.actions.grounding import Running, ground, what_it_loads
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core.inventory import Job
-from fleetstop.core.releases.activation import State
+from fleetstop.core.launching.activation import State
 from fleetstop.core.releases.destination import Destination, Loaded
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
@@ -20,6 +20,7 @@ from fleetstop.core.releases.manifest import Release, release_id
 from fleetstop.core.releases.payload import File, some
 from fleetstop.core.releases.survey import Survey
 from fleetstop.core.report import ReleaseRecord
+from fleetstop.core.spelling import plain
 from fleetstop.errors import Refused
 
 
@@ -167,7 +168,10 @@ def _source(lot: Lot, named: str | None) -> Release:
         if len(fits) == 1:
             return kept[fits[0]]
         there = some(sorted(kept, reverse=True)) if kept else "none"
-        raise Refused(f"there is no one release {named} kept in {lot.base}; there are: {there}")
+        why = (
+            f"{plain(named)} fits {len(fits)} releases" if fits else f"no release {plain(named)} is"
+        )
+        raise Refused(f"{why} kept in {lot.base}; there are: {there}")
     before = lot.state.before if lot.state is not None else None
     found = to_go_back_to(kept, lot.ground.on_disk, before)
     if found is None:

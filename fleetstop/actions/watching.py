@@ -17,7 +17,7 @@ from fleetstop.core.above.supervisors import Notes
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.kin.family import Family, Found
 from fleetstop.core.kin.matching import records_the_end
-from fleetstop.core.launching.activator import Trainer
+from fleetstop.core.launching.activation import Started
 from fleetstop.core.launching.arrived import parse_environ
 from fleetstop.core.launching.ended import Born, Record
 from fleetstop.core.launching.health import Expected, Health, Seen, health
@@ -56,7 +56,7 @@ class Watch:
     before that is back."""
 
     def __init__(
-        self, scope: Scope, activation: Activation, expected: Expected, trainer: Trainer,
+        self, scope: Scope, activation: Activation, expected: Expected, trainer: Started,
         log: str | None, log_from: int, *, old: bool = False,
     ) -> None:  # fmt: skip
         self._scope, self._activation, self._expected = scope, activation, expected

@@ -17,6 +17,7 @@ from fleetstop.core.inventory import Job, Match, Target
 from fleetstop.core.launching.recipe import Extra, parse_env
 from fleetstop.core.releases.manifest import Git
 from fleetstop.core.releases.payload import Payload
+from fleetstop.core.spelling import plain
 from fleetstop.errors import BadUsage, Refused
 
 
@@ -90,6 +91,11 @@ async def errands(
     connected to."""
     if asked.command == "redeploy" and not asked.files:
         raise BadUsage("no file is named", hint="fleetstop redeploy ct200 train.py")
+    if asked.to is not None and not asked.to.startswith("/"):
+        raise BadUsage(
+            f"--to {plain(asked.to)} is no absolute path" if asked.to else "--to is empty",
+            hint="name the directory as the container has it: --to /root",
+        )
     extra = Extra(words=asked.words, env=parse_env(asked.env))
     read: dict[tuple[tuple[str, ...], str | None], tuple[Payload, Git | None]] = {}
     made = {}

@@ -36,7 +36,7 @@ from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
 from fleetstop.core.redact import typed
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.selection import select
-from fleetstop.errors import BadUsage, Refused
+from fleetstop.errors import BadUsage, DeployFailed, Refused
 from fleetstop.events import Emit
 from fleetstop.ports import Choose, Confirm
 
@@ -232,7 +232,7 @@ class Fleet(Runs):
         try:
             targets = self.select(words, **selection)
             made = await errands(asked, targets, wish)
-        except Refused as exc:
+        except (Refused, DeployFailed) as exc:
             return await self._refused(words, exc, asked.command, asked.more)
 
         async def action(scope: Scope) -> Outcome:

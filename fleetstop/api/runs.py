@@ -21,7 +21,7 @@ from fleetstop.api.past import Records
 from fleetstop.core.inventory import Inventory, Target
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.report import report as make_report
-from fleetstop.errors import Refused
+from fleetstop.errors import DeployFailed, Refused
 from fleetstop.events import AnyEvent, Emit
 from fleetstop.ports import Choose, Confirm, Place
 from fleetstop.remote.site import Site
@@ -84,11 +84,12 @@ class Runs:
     async def _refused(
         self,
         words: Sequence[str],
-        exc: Refused,
+        exc: Refused | DeployFailed,
         command: str = "stop",
         more: tuple[str, ...] | None = (),
     ) -> Report:
-        """Several jobs where one was meant: nothing was even connected to."""
+        """Several jobs where one was meant, or nothing that could be sent: nothing was even
+        connected to."""
         run, at = secrets.token_hex(4), self._clock.wall()
         name = " ".join(words)
         outcome = Outcome(
@@ -96,7 +97,7 @@ class Runs:
             host=None,
             vmid=None,
             job=None,
-            result="refused",
+            result="refused" if isinstance(exc, Refused) else "deploy_failed",
             reason=exc.message,
             evidence=exc.evidence,
             hint=exc.hint or None,

@@ -84,7 +84,8 @@ class _Walk:
             path = whole.resolve() if contents_only else whole.parent.resolve() / whole.name
             mode = path.stat().st_mode
         except (OSError, RuntimeError) as error:  # a circle of links is a RuntimeError up to 3.12
-            raise BadUsage(_missing(word, path, error)) from error
+            where = "" if word.startswith("/") else f"paths count from {plain(str(cwd))}"
+            raise BadUsage(_missing(word, path, error), hint=where) from error
         rel = "" if contents_only else path.name
         if not stat.S_ISDIR(mode):
             _must_be_a_file(path, mode)

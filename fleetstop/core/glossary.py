@@ -8,7 +8,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Kind: TypeAlias = Literal["verdict", "exit code", "landing", "result", "reason"]
+from fleetstop.core import started_words
+
+Kind: TypeAlias = Literal["verdict", "exit code", "landing", "result", "reason", "check", "thing"]
 
 
 class Meaning(Struct, frozen=True):
@@ -49,8 +51,8 @@ VERDICTS = _table(
             "started with & from a non-interactive shell, which makes INT ignored for good.",
             "SigIgn in /proc/PID/status has the bit, or SigBlk has it in every thread.",
             "fleetstop stop TARGET --after-checkpoint waits for its next checkpoint and ends it "
-            "then; --force ends it now. Next time start it without & (tmux, systemd-run, "
-            "setsid -f), so that it can hear.",
+            "then; --force ends it now. fleetstop restart TARGET, with the same options, starts it "
+            "again so that it hears.",
         ),
         "suspended": (
             "It is stopped (SIGSTOP, Ctrl-Z), traced by a debugger, or frozen by its own control "
@@ -308,7 +310,9 @@ REASONS = _table(
     },
 )
 
-ALL = (*VERDICTS, *LANDINGS, *RESULTS, *REASONS, *EXIT_CODES)
+CHECKS = _table("check", started_words.CHECKS)
+THINGS = _table("thing", started_words.THINGS)
+ALL = (*VERDICTS, *LANDINGS, *RESULTS, *REASONS, *CHECKS, *THINGS, *EXIT_CODES)
 
 
 def explain(word: str) -> tuple[Meaning, ...]:

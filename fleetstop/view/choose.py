@@ -58,7 +58,8 @@ def people(
     color = colored(stream, no_color=no_color, environ=environ)
     dumb = environ.get("TERM", "dumb") == "dumb"
     if stream is None or quiet or dumb or not terminal(stream):
-        return Lines(stream, color=color, quiet=quiet, verbose=verbose)
+        columns = width(stream)
+        return Lines(stream, width=columns, color=color, quiet=quiet, verbose=verbose)
     from fleetstop.view.live import LiveLines
 
     return LiveLines(stream, color=color, verbose=verbose)

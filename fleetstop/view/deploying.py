@@ -21,6 +21,7 @@ _TONES: dict[str, Tone] = {
     "file": "head", "hunk": "dim", "added": "good", "removed": "bad", "note": "warn",
 }  # fmt: skip
 _TITLES = {"launch": "to be started", "restart": "to be stopped and started again"}
+_AFTER = "how it is started then"
 
 
 class Announced:
@@ -35,15 +36,21 @@ class Announced:
         nothing runs, nothing tells it."""
 
 
-def lines(event: e.Event, before: Announced, command: str | None) -> list[Line] | None:
-    """None: it is none of these. `before` grows."""
+def lines(
+    event: e.Event, before: Announced, command: str | None, *, alone: bool = True
+) -> list[Line] | None:
+    """None: it is none of these. `before` grows. Where it is not `alone`, other targets may have
+    spoken meanwhile, and each block says whose it is."""
+    name = redact.text(event.target or "?")
     match event:
         case e.Destined():
             before.titled, before.dest = True, event.dest
             return _destined(event)
         case e.Differs():
             before.differs = True
-            return [*(Line("", each.text, _TONES.get(each.kind, "plain")) for each in event.lines),
+            titled = [] if alone else [Line("", f"{name}: what differs", "head")]
+            return [*titled,
+                    *(Line("", each.text, _TONES.get(each.kind, "plain")) for each in event.lines),
                     Line("", event.summary, "head")]  # fmt: skip
         case e.LaunchShown():
             before.log = event.log
@@ -52,9 +59,9 @@ def lines(event: e.Event, before: Announced, command: str | None) -> list[Line] 
                 before.unsaid = f"launch: {{run: [...]}}, deploy: {{dest: {where}}}"
             if before.differs:
                 return []  # that was asked for, and nothing else
-            said = f"{redact.text(event.target or '?')}: {_TITLES.get(command or '', 'launch')}"
-            titled, before.titled = before.titled, True
-            return [*([] if titled else [Line("", said, "head")]), *_launch(event)]
+            said = f"{name}: {_TITLES.get(command or '', _AFTER)}"
+            title = [] if before.titled and alone else [Line("", said, "head")]
+            return [*title, *_launch(event)]
     return None
 
 

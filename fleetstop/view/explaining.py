@@ -12,6 +12,8 @@ _TITLES: dict[Kind, str] = {
     "landing": "landings: how a signal would land",
     "result": "results",
     "reason": "reasons: how that of an unclean end begins",
+    "check": "checks of what was started",
+    "thing": "things",
     "exit code": "exit codes",
 }
 

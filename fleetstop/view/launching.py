@@ -109,6 +109,9 @@ def _took(seconds: float) -> str:
 
 
 def _staged(event: e.Staged) -> str:
+    if event.same == event.files:
+        count = words.count(event.files, "file")
+        return f"staged {count}{_took(event.seconds)}; nothing had to be sent"
     same = f"; {event.same} unchanged, not sent" if event.same else ""
     count, size = words.count(event.files, "file"), words.size(event.size)
     return f"staged {count}, {size}{_took(event.seconds)}{same}"

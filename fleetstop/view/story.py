@@ -159,7 +159,9 @@ class Story:
                 chapter.findings.add(event.text)
                 return [self._timed(event.at, name, redact.text(event.text), "! ")]
         command = self._started.command if self._started else None
-        if (planned := deploying.lines(event, chapter.announced, command)) is not None:
+        alone = len(self._started.targets) == 1 if self._started else True
+        planned = deploying.lines(event, chapter.announced, command, alone=alone)
+        if planned is not None:
             return planned
         if begun := launching.told(event, chapter.spoken, verbose=self._verbose):
             return [self._timed(event.at, name, text, mark) for mark, text in begun]

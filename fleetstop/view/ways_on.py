@@ -67,7 +67,7 @@ def ways_on(outcome: Outcome, known: Known) -> list[Line]:
     """The one that loses least first; none where an end by force would help nobody."""
     if not _force_could_help(outcome, known):
         return []
-    return [*_lose_least(outcome, known), _end_it_now(outcome, known)]
+    return [*_lose_least(outcome, known), _end_it_now(outcome, known), *_next_time(outcome, known)]
 
 
 def _force_could_help(outcome: Outcome, known: Known) -> bool:
@@ -101,6 +101,14 @@ def _end_it_now(outcome: Outcome, known: Known) -> Line:
 def _same(more: Sequence[str], known: Known) -> str:
     graceful = known.located is not None and known.located.graceful
     return f"the same command with {' '.join(more)}{', without --graceful' if graceful else ''}"
+
+
+def _next_time(outcome: Outcome, known: Known) -> list[Line]:
+    """A deaf one is deaf for life; how it was started is what can be changed."""
+    if outcome.verdict != "deaf" or not known.asked or known.brings or _kept_up(known.located):
+        return []
+    text = redact.typed(["restart", known.asked], known.inventory)
+    return [note("next time", f"{text}   launches it able to hear")]
 
 
 def _kept_up(found: Located | None) -> bool:

@@ -41,7 +41,7 @@ def up(host: FakeHost, proc: Proc) -> float:
     return host.clock.now() - proc.start / 100
 
 
-def state(host: FakeHost, step: str = "healthy", **facts: object) -> None:
+def state(host: FakeHost, step: object = "healthy", **facts: object) -> None:
     told = {"schema": 1, "run": "7f3a91c2", "step": step, "release": NEW, "before": OLD}
     told |= {"ended_at": "2026-11-30T14:02:31Z", **facts}
     host.write(f"{BASE}/state.json", json.dumps(told).encode())
@@ -220,7 +220,7 @@ def test_the_last_unexplained_death() -> None:
     host.end(trainer)
     host.end(host.procs[1005])
     state(host, running=NEW, trainer={"pid": 10, "start": trainer.start, "mark": "m7"})
-    record = {"mark": "m7", "ended_at": "2025-11-30T14:02:29Z", "signal": "KILL"}
+    record: dict[str, object] = {"mark": "m7", "ended_at": "2025-11-30T14:02:29Z", "signal": "KILL"}
     host.write(f"{BASE}/status/m7.json", json.dumps(record).encode())
     aim = job(checkpoints=None, deploy=Deploy(dest="/root"))
     outcome, _, _ = looked(host, aim)

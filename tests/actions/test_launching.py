@@ -12,18 +12,22 @@ import msgspec
 import pytest
 
 from fleetstop import events as e
+from fleetstop.actions.asking import Desk
+from fleetstop.actions.attempt import Wish
 from fleetstop.actions.launching import Arm, LaunchPlan, Stop, launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.stop import Interrupted
+from fleetstop.actions.stop import Interrupted, stopped
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.spec import LaunchSpec
+from fleetstop.core.playbook import Playbook
 from fleetstop.core.report import Outcome, SignalRecord, exit_code_of
-from fleetstop.errors import ConnectionLost
-from tests.actions.stage import Stage, job, target
+from fleetstop.errors import ConnectionLost, RemoteFailed
+from fleetstop.ports import Shell
+from tests.actions.stage import GENTLE, NOW, Stage, job, target
 from tests.fakes.fake_activator import BASE, Birth, LaunchHost
 from tests.fakes.fake_host import Open, Proc, Trainer, a_job, whole
 
@@ -38,14 +42,15 @@ def launch_spec(mark: str) -> LaunchSpec:
     )  # fmt: skip
 
 
+NEW, OLD = "20261130-140211-7f3a", "20261129-140211-7f3a"
 EXPECTED = Expected(argv=("bash", "run.sh"), env={"A": "1"}, stop_signal="INT")
 
 
 def plan(**facts: Any) -> LaunchPlan:
-    """A redeploy: release `new` in the place of `old`. Facts of the spec, or of the plan."""
+    """A redeploy: release NEW in the place of OLD. Facts of the spec, or of the plan."""
     spec: dict[str, Any] = {
         "run": "run1", "base": BASE, "dest": "/root", "launch": launch_spec("m-new"),
-        "launch_old": launch_spec("m-old"), "release": "new", "before": "old", "log": LOG,
+        "launch_old": launch_spec("m-old"), "release": NEW, "before": OLD, "log": LOG,
         "files": (SwapFile("/root/train.py", f"{BASE}/stage-run1/files/train.py", "ab", 3, 0o644,
                            0, 0),),
     }  # fmt: skip
@@ -138,7 +143,7 @@ def test_a_good_launch_is_confirmed_and_told() -> None:
     assert (outcome.result, exit_code_of(outcome)) == ("redeployed", 0)
     assert outcome.release is not None
     assert (outcome.release.id, outcome.release.before, outcome.release.running) == (
-        "new", "old", "new",
+        NEW, OLD, NEW,
     )  # fmt: skip
     assert outcome.health is not None
     assert [(c.check, c.ok) for c in outcome.health[0].checks] == [
@@ -197,12 +202,12 @@ def test_one_that_dies_is_rolled_back_and_its_exact_end_is_told() -> None:
     assert outcome.reason is not None
     assert "exit 3" in outcome.reason
     pid = trainers(host)[0].inner
-    assert outcome.reason.endswith(f"release old runs again as {pid}")
+    assert outcome.reason.endswith(f"release {OLD} runs again as {pid}")
     assert outcome.release is not None
-    assert outcome.release.running == "old"
+    assert outcome.release.running == OLD
     assert outcome.health is not None
     assert [(each.state, each.release) for each in outcome.health] == [
-        ("unhealthy", "new"), ("healthy", "old"),
+        ("unhealthy", NEW), ("healthy", OLD),
     ]  # fmt: skip
     assert outcome.health[0].exit == 3
     assert outcome.health[0].log[-1] == "ValueError: bad shape"
@@ -220,9 +225,9 @@ def test_one_that_dies_before_anybody_looks_is_told_by_what_it_left() -> None:
     assert outcome.result == "rolled_back"
     assert outcome.health is not None
     first, second = outcome.health
-    assert (first.state, first.release, first.exit) == ("unhealthy", "new", 1)
+    assert (first.state, first.release, first.exit) == ("unhealthy", NEW, 1)
     assert first.log == ("ModuleNotFoundError: No module named 'flash'",)
-    assert (second.state, second.release) == ("healthy", "old")
+    assert (second.state, second.release) == ("healthy", OLD)
     assert stage.of(e.Unhealthy)[0].log == first.log
 
 
@@ -268,7 +273,7 @@ def test_a_newborn_is_not_ended_where_nobody_could_bring_the_old_one_back(gone: 
     assert len(trainers(host)) == 1
     assert outcome.reason is not None
     assert "ignores INT" in outcome.reason
-    assert "runs on: nobody is left there who would bring release old back" in outcome.reason
+    assert f"runs on: nobody is left there who would bring release {OLD} back" in outcome.reason
     assert stage.of(e.RollingBack) == []
 
 
@@ -318,7 +323,7 @@ def test_without_a_way_back_it_is_left_and_told() -> None:
     outcome, stage = run(host, plan(roll_back=False))
     assert (outcome.result, exit_code_of(outcome)) == ("unhealthy", 8)
     assert outcome.reason is not None
-    assert outcome.reason.endswith("release new runs on, as --no-rollback has it")
+    assert outcome.reason.endswith(f"release {NEW} runs on, as --no-rollback has it")
     assert host.sends() == []
     # who works there has heard it too, and does not call it healthy by its log later
     assert host.orders == ["go", "keep"]
@@ -337,13 +342,13 @@ def test_where_the_version_before_does_not_come_back_either_nothing_is_claimed()
     outcome, stage = run(host)
     assert outcome.result == "unhealthy"
     assert outcome.reason is not None
-    assert "release old did not come back: cannot run python3" in outcome.reason
+    assert f"release {OLD} did not come back: cannot run python3" in outcome.reason
     assert stage.of(e.RolledBack)[0].pid is None
     both = a_host(born(dies_after=1.0, exit_=1), born(dies_after=1.5, exit_=7))
     outcome, _ = run(both)
     assert outcome.result == "unhealthy"
     assert outcome.reason is not None
-    assert "release old is back and ended too" in outcome.reason
+    assert f"release {OLD} is back and ended too" in outcome.reason
     assert "exit 7" in outcome.reason
 
 
@@ -458,6 +463,101 @@ def test_it_is_armed_before_the_stop_and_told_to_go_after_it() -> None:
     assert max(pauses) <= 5.0
     assert len(host.beats) > 30
     assert outcome.findings == ("it saved",)
+
+
+def a_real_stop(stage: Bringing, how: Playbook) -> Stop:
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        lock.before = arm
+        return await stopped(stage.scope, Wish(playbook=how, consent="given"), Desk(), lock)
+
+    return stop
+
+
+@pytest.mark.parametrize("how", [GENTLE, NOW])
+@pytest.mark.parametrize("why", ["refuses", "unwritable", "lost"])
+def test_no_signal_goes_out_where_nothing_waits_to_start_it_again(how: Playbook, why: str) -> None:
+    """The stop looks around while the activator begins. Sent then, a signal would end the job for
+    good: killed without a save, or its GPUs idle with nobody to start it."""
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+    if why == "refuses":
+        host.refuses = "the disk is full"
+    elif why == "unwritable":
+        host.unwritable = 20
+
+    async def hands() -> Shell:
+        await host.clock.sleep(20.0)
+        if why == "lost":
+            raise RemoteFailed("nobody knows whether anything waits")
+        return await stage.world.inside()
+
+    plan_ = plan(gone=(Born(old.inner, old.start),))
+    outcome = asyncio.run(launch_through(stage.scope, plan_, hands, a_real_stop(stage, how)))
+    assert host.sends() == []
+    assert host.orders == []
+    assert host.procs[old.pid] is old
+    assert host.activators == []
+    assert outcome.result == "deploy_failed"
+    assert exit_code_of(outcome) == 7
+    said = {"refuses": "the disk is full", "unwritable": "could not be written", "lost": "nobody"}
+    assert said[why] in (outcome.reason or "")
+    assert stage.of(e.SignalSent) == []
+
+
+@pytest.mark.parametrize("how", [GENTLE, NOW])
+def test_a_signal_waits_for_what_begins_slowly(how: Playbook) -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    begins = iter([5000])  # only it takes its time: an order could go out at once
+
+    async def hands() -> Shell:
+        for _ in range(next(begins, 0)):
+            await asyncio.sleep(0)
+        return await stage.world.inside()
+
+    plan_ = plan(gone=(Born(old.inner, old.start),))
+    outcome = asyncio.run(launch_through(stage.scope, plan_, hands, a_real_stop(stage, how)))
+    assert outcome.result == "redeployed"
+    verbs = [each.verb for each in host.frames]
+    assert verbs.index("py") < verbs.index("order") < verbs.index("send")
+    assert host.orders == ["armed", "go", "done"]
+    told = [type(each) for each in stage.told]
+    assert told.index(e.Armed) < told.index(e.SignalSent)
+
+
+def test_one_that_is_cut_short_while_it_begins_has_sent_nothing_and_leaves_nobody_waiting() -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def hands() -> Shell:
+        await host.clock.sleep(20.0)
+        return await stage.world.inside()
+
+    async def cut() -> Outcome:
+        plan_ = plan(gone=(Born(old.inner, old.start),))
+        whole = launch_through(stage.scope, plan_, hands, a_real_stop(stage, NOW))
+        task = asyncio.create_task(whole)
+        while not stage.of(e.RungEntered):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(Interrupted) as caught:
+            await task
+        return caught.value.outcome
+
+    told = asyncio.run(cut())
+    assert told.interrupted
+    assert "nothing was started" in (told.reason or "")
+    for _ in range(600):
+        host.clock.advance(0.1)
+        host.settle()
+    assert host.sends() == []
+    assert host.procs[old.pid] is old
+    assert [each.told["step"] for each in host.activators] in ([], ["cancelled"])
+    assert trainers(host) == [old]
 
 
 def finished(result: Any) -> Outcome:

@@ -57,3 +57,18 @@ def test_no_line_is_wider_than_the_terminal(line: str, tmp_path: Path) -> None:
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", each) for each in (first, *rest)]
     assert len(plain) > 5
     assert [each for each in plain if len(each) > COLUMNS] == []
+
+
+def test_the_one_line_of_quiet_wraps_under_itself_too(tmp_path: Path) -> None:
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory/fleet.yaml").write_text(
+        "hosts: {pve1: {ssh: root@pve1.invalid}}\n"
+        "containers: {ct200: {host: pve1, vmid: 200, protected: true, jobs: {train: {match: "
+        "{script: train.py}}}}}\n"
+    )
+    text = on_a_terminal("restart", "ct200", "--quiet", cwd=tmp_path)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", each) for each in text.splitlines()]
+    assert len(lines) == 2, lines
+    assert lines[0].startswith("ct200:train REFUSED: ")
+    assert lines[1].startswith("  ")
+    assert [each for each in lines if len(each) > COLUMNS] == []

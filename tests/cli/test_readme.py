@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from fleetstop import events
 from fleetstop.api.rehearsing import rehearsals
 from fleetstop.cli.commands import group
 from fleetstop.core.rehearsing.scenarios import SCENARIOS
@@ -90,3 +91,20 @@ def test_no_command_is_described_in_half_a_sentence(words: tuple[str, ...]) -> N
     listed = command.get_help(context).partition("Commands:\n")[2]
     assert listed
     assert "..." not in listed
+
+
+def test_the_events_of_a_redeploy_and_their_keys_are_those_there_are() -> None:
+    """Each row names events of the contract, and in its code nothing that they do not carry."""
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (.*) \|$", section("For scripts"), re.MULTILINE)
+    kinds = {each.__struct_config__.tag: each for each in vars(events).values() if _is_event(each)}
+    named = {tag: told for tags, told in rows for tag in re.findall(r"`([a-z_]+)`", tags)}
+    assert {"destined", "launch_shown", "staged", "healthy", "rolled_back"} <= set(named)
+    for tags, told in rows:
+        keys = {
+            key for tag in re.findall(r"`([a-z_]+)`", tags) for key in kinds[tag].__struct_fields__
+        }
+        assert set(re.findall(r"`([a-z_]+)`", told)) <= keys, tags
+
+
+def _is_event(each: object) -> bool:
+    return isinstance(each, type) and issubclass(each, events.Event) and each is not events.Event

@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleetstop.core.releases.activation import (
+from fleetstop.core.launching.activation import (
     ENDS,
-    Activator,
+    Broken,
     Started,
     State,
     Step,
     parse_state,
     same_trainer,
 )
-from fleetstop.core.releases.manifest import Broken, Release
+from fleetstop.core.launching.ended import Born
+from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 
@@ -56,7 +57,7 @@ LIES: dict[Step, dict[str, str]] = {
 
 def state(step: Step, order: str | None = None) -> State:
     return State(
-        run="7f3a91c2", step=step, release=NEW, before=OLD, activator=Activator(50, 900),
+        run="7f3a91c2", step=step, release=NEW, before=OLD, activator=Born(50, 900),
         trainer=Started(60, 990), order=order, running=RUNNING[step], files=FILES[step],
         ended_at="2026-11-30T14:03:00Z" if step in ENDS else None,
     )  # fmt: skip

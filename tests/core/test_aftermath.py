@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from fleetstop.core.releases.activation import Activator, Started, State, Step
+from fleetstop.core.launching.activation import Started, State, Step
+from fleetstop.core.launching.ended import Born
 from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 
 NEW, OLD = "20261130-140211-7f3a", "20261129-140211-0000"
@@ -16,7 +17,7 @@ STATE = State(
     "waiting",
     release=NEW,
     before=OLD,
-    activator=Activator(40, 99),
+    activator=Born(40, 99),
     trainer=Started(50, 120),
     at=ENDED,
 )
@@ -87,9 +88,9 @@ def test_one_that_has_ended_is_told_where_it_asks_for_something(
 def test_what_runs_since_then_makes_an_old_story_of_it() -> None:
     later = replace(GONE, began=ENDED_S + 60, ours=False)
     for step in ("unconfirmed", "unhealthy", "rolled_back", "failed", "launched"):
-        assert aftermath(at(step), later) is None  # type: ignore[arg-type]
-        assert aftermath(at(step), replace(later, ours=True)) is not None  # type: ignore[arg-type]
-        assert aftermath(at(step), replace(later, began=ENDED_S - 1)) is not None  # type: ignore[arg-type]
+        assert aftermath(at(step), later) is None
+        assert aftermath(at(step), replace(later, ours=True)) is not None
+        assert aftermath(at(step), replace(later, began=ENDED_S - 1)) is not None
     # a mixture stays one, and a time that is none makes nothing old
     assert aftermath(at("swapping", files="mixed"), later) is not None
     assert aftermath(at("failed", at="yesterday"), later) is not None
@@ -109,6 +110,6 @@ def test_who_is_about_to_start_the_job() -> None:
     assert not comes_up(at("waiting", order="armed"), replace(nothing, began=1.0))
     assert comes_up(at("waiting", order="go"), replace(nothing, began=1.0))
     for step in ("swapping", "swapped", "launching", "launched", "rolling_back", "unhealthy"):
-        assert comes_up(at(step), nothing)  # type: ignore[arg-type]
-        assert not comes_up(at(step), replace(nothing, activator=False))  # type: ignore[arg-type]
-        assert not comes_up(at(step, ended_at=ENDED), nothing)  # type: ignore[arg-type]
+        assert comes_up(at(step), nothing)
+        assert not comes_up(at(step), replace(nothing, activator=False))
+        assert not comes_up(at(step, ended_at=ENDED), nothing)

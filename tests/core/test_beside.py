@@ -9,7 +9,8 @@ import pytest
 from fleetstop.core.gpu import Gpu, GpuView, Holder, Unseen
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.kin.family import Found, find
-from fleetstop.core.launching.activator import ActivatorSpec, SwapFile, parse_state
+from fleetstop.core.launching.activation import state_of
+from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
 from fleetstop.core.launching.beside import activator_at_work, beside
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.spec import LaunchSpec
@@ -118,17 +119,17 @@ def a_state(**facts: object) -> str:
 def test_another_run_s_activator_is_named_while_it_lives() -> None:
     _, tree = seen(NOTHING)
     start = tree.processes[140].id.start
-    at_work = parse_state(a_state(activator={"pid": 140, "start": start}))
+    at_work = state_of(a_state(activator={"pid": 140, "start": start}))
     found = activator_at_work(at_work, tree, "7f3a", "ben@box")
     assert found is not None
     assert found.reason == ("run 9c1e of ben@box is bringing the job up (waiting, by process 140)")
     assert activator_at_work(at_work, tree, "9c1e", None) is None
-    dead = parse_state(a_state(activator={"pid": 140, "start": start + 1}))
+    dead = state_of(a_state(activator={"pid": 140, "start": start + 1}))
     assert activator_at_work(dead, tree, "7f3a", None) is None
-    done = parse_state(a_state(activator={"pid": 140, "start": start}, step="healthy"))
+    done = state_of(a_state(activator={"pid": 140, "start": start}, step="healthy"))
     assert activator_at_work(done, tree, "7f3a", None) is None
-    assert parse_state("{}") is None
-    assert parse_state(a_state(step="dancing")) is None
+    assert state_of("{}") is None
+    assert state_of(a_state(step="dancing")) is None
 
 
 def test_the_activator_is_told_everything_and_bytes_stay_bytes() -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from fleetstop import errors
 from fleetstop.core import glossary
-from fleetstop.core.report import Result
+from fleetstop.core.report import HealthCheck, Result
 from fleetstop.core.signals import Landing
 from fleetstop.core.verdict import ORDER
 
+# `check`: alive, hears (its stop signal), …, as the record has it
+CHECKS = re.sub(r" \([^)]*\)|`", "", HealthCheck.__doc__ or "")
 README = Path(__file__).resolve().parent.parent.parent / "README.md"
-COMMANDS = {"status", "stop", "wait", "explain", "ls", "history"}
+COMMANDS = {"status", "stop", "wait", "explain", "ls", "history", "restart", "rollback"}
 
 
 def words(kind: glossary.Kind) -> list[str]:
@@ -28,6 +30,7 @@ def test_every_word_of_the_contract_is_explained() -> None:
     named = section.partition("(")[2].partition(")")[0].replace(",", " ").split()
     assert len(named) == 8
     assert words("reason") == named
+    assert words("check") == re.findall(r"check: ([a-z, ]+)\.", CHECKS)[0].split(", ")
     assert words("exit code") == [*map(str, range(9)), "70", "130"]
 
 

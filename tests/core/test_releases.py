@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleetstop.core import redact
-from fleetstop.core.releases.activation import Activator, Started, State
+from fleetstop.core.launching.activation import Broken, Started, State, is_release_id
+from fleetstop.core.launching.ended import Born
 from fleetstop.core.releases.manifest import (
-    Broken,
     Git,
     Release,
     encoded,
-    is_release_id,
     parse_release,
     release_id,
     told_argv,
@@ -274,7 +273,7 @@ def test_which_release_runs() -> None:
     assert unsure.release is None
     assert "train.py was changed since" in unsure.sentence
     # unless the process is the very one that was launched as it
-    state = State("7f3a91c2", "healthy", activator=Activator(5, 6), trainer=Started(40, 99),
+    state = State("7f3a91c2", "healthy", activator=Born(5, 6), trainer=Started(40, 99),
                   running=old.id)  # fmt: skip
     sure = running_release([old, new], disk, newer=late, state=state, trainer=(40, 99))
     assert (sure.release, sure.certain) == (old.id, True)

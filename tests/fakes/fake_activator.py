@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fleetstop.core.commands import Answer
-from fleetstop.core.launching.activator import parse_state
+from fleetstop.core.launching.activation import state_of
 from tests.fakes.fake_host import EPOCH, FakeHost, Proc
 from tests.fakes.fake_place import FakeClock
 
@@ -247,7 +247,7 @@ class FakeActivator:
     def step(self, step: str, **facts: Any) -> None:
         self.told |= {"step": step, **facts}
         text = json.dumps(self.told).encode()
-        assert parse_state(text) is not None
+        assert state_of(text.decode()) is not None
         self.host.write(f"{BASE}/state.json", text)
         if self.host.killed_at == step:
             self.host.end(self.proc)

@@ -1,6 +1,6 @@
-"""The activator in the container, as data: what it is told, and the state file it writes.
+"""What the activator in the container is told, as data; activation.py has what it writes.
 
-`remote/scripts/activate.py` is what reads the one and writes the other.
+`remote/scripts/activate.py` reads the one and writes the other.
 """
 
 from __future__ import annotations
@@ -11,29 +11,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from fleetstop.core import redact
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.spec import LaunchSpec
 
-Step: TypeAlias = Literal[
-    "waiting",
-    "swapping",
-    "swapped",
-    "launching",
-    "launched",
-    "healthy",
-    "unconfirmed",
-    "unhealthy",
-    "rolling_back",
-    "rolled_back",
-    "cancelled",
-    "failed",
-]
 Order: TypeAlias = Literal["armed", "go", "cancel", "done", "unwell", "keep", "back"]
-LEFT: frozenset[str] = frozenset(
-    {"healthy", "unconfirmed", "unhealthy", "rolled_back", "cancelled", "failed"}
-)
-"""Steps after which nobody works on; one that waits for an order may stand at `unhealthy` too."""
 BEAT_S = 3.0
 """So often the client shows that it lives; within 5 s is what it owes."""
 STALE_S = 30.0
@@ -92,54 +73,3 @@ class ActivatorSpec(Struct, frozen=True):
 def late_file(base: str, run: str) -> str:
     """Arguments that are known only once the old run has ended: {"launch": [...], ...}."""
     return f"{base}/late-{run}.json"
-
-
-class Trainer(Struct, frozen=True):
-    """What the activator started, as the container counts; `mark` names its supervisor's file."""
-
-    pid: int
-    start: int
-    mark: str | None = None
-
-
-class ActivatorState(Struct, frozen=True):
-    """The state file. `exit`, `signal`: the end of what was started, once it has ended. `running`:
-    the release that runs now. `order`: the last word it heard. `files`: what lies at the
-    destination. `ended_at`: when it was done; null where it works on, or was killed."""
-
-    run: str
-    step: Step
-    release: str | None = None
-    before: str | None = None
-    activator: Born | None = None
-    trainer: Trainer | None = None
-    exit: int | None = None
-    signal: str | None = None
-    reason: str | None = None
-    findings: tuple[str, ...] = ()
-    at: str | None = None
-    order: str | None = None
-    running: str | None = None
-    log_rotated: str | None = None
-    confirmed_by: str | None = None
-    files: Literal["old", "mixed", "new"] | None = None
-    ended_at: str | None = None
-
-    @property
-    def left(self) -> bool:
-        """Nobody works on any more."""
-        return self.ended_at is not None or self.step in LEFT
-
-
-def parse_state(text: str | bytes | None) -> ActivatorState | None:
-    """None where there is none, or it is of another kind; it is replaced by rename, so whole."""
-    if not text:
-        return None
-    try:
-        state = msgspec.json.decode(text, type=ActivatorState)
-    except msgspec.MsgspecError:
-        return None
-    # its sentences quote what other programs said
-    reason = redact.text(state.reason) if state.reason is not None else None
-    findings = tuple(redact.text(each) for each in state.findings)
-    return msgspec.structs.replace(state, reason=reason, findings=findings)

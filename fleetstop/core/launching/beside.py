@@ -7,7 +7,7 @@ from msgspec import Struct
 from fleetstop.core.durations import spoken
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.kin.family import Family, Found
-from fleetstop.core.launching.activator import ActivatorState
+from fleetstop.core.launching.activation import State
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import brief, safe
 
@@ -144,7 +144,7 @@ _MUCH_MIB = 1024
 
 
 def activator_at_work(
-    state: ActivatorState | None, tree: ProcessTree, run: str, who: str | None
+    state: State | None, tree: ProcessTree, run: str, who: str | None
 ) -> Obstacle | None:
     """Another run's activator that lives and has not done. `who`: its operator, where known."""
     if state is None or state.run == run or state.activator is None:

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from fleetstop.core import redact
 from fleetstop.core.durations import spoken
-from fleetstop.core.releases.activation import State
-from fleetstop.core.releases.resuming import STALE_S
+from fleetstop.core.launching.activation import State
+from fleetstop.core.launching.activator import STALE_S
 from fleetstop.core.spelling import plain
 
 

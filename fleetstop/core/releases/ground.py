@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from fleetstop.core.launching.activation import Broken, State, parse_state
 from fleetstop.core.launching.ended import Record, parse_record
 from fleetstop.core.process import ProcessTree
-from fleetstop.core.releases.activation import State, parse_state
-from fleetstop.core.releases.manifest import Broken, Release, parse_release
+from fleetstop.core.releases.manifest import Release, parse_release
 from fleetstop.core.releases.sighting import Stamps
 
 

@@ -49,6 +49,14 @@ def came_with(current: Release | None, target: Release) -> tuple[str, ...]:
     return tuple(sorted(set(current.hashes) - set(target.hashes)))
 
 
+def tells_all(before: Release, wanted: Mapping[str, str], on_disk: Mapping[str, str]) -> bool:
+    """It lists every file that is about to be replaced. One that does not is no release to go back
+    to: of what it does not list the new version would stay, beside older files of the rest."""
+    if any(on_disk.get(rel) != sha for rel, sha in before.hashes.items()):
+        return True  # not what lies there, and chosen for that: after a swap that was cut, say
+    return all(rel in before.hashes for rel in wanted if rel in on_disk)
+
+
 def to_go_back_to(
     releases: Mapping[str, Release], on_disk: Mapping[str, str], before: str | None
 ) -> Release | None:

@@ -10,19 +10,12 @@ import msgspec
 from msgspec import Struct
 
 from fleetstop.core import redact
+from fleetstop.core.launching.activation import Broken, is_release_id
 from fleetstop.core.releases.payload import File, name_problem
 from fleetstop.core.spelling import plain
 
 SCHEMA = 1
-ID_PATTERN = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"
-_ID = re.compile(ID_PATTERN)
 _HASH = re.compile(r"[0-9a-f]{64}")
-
-
-class Broken(Struct, frozen=True):
-    """A file of ours that says nothing that can be relied on; `sentence` tells which and why."""
-
-    sentence: str
 
 
 class Git(Struct, frozen=True):
@@ -63,10 +56,6 @@ class Release(Struct, frozen=True, kw_only=True):
 def release_id(at: datetime, run: str) -> str:
     """Sorts by time: `20261130-140211-7f3a`. `at` has a zone; `run` is the run's id, in hex."""
     return f"{at.astimezone(UTC):%Y%m%d-%H%M%S}-{run[:4]}"
-
-
-def is_release_id(text: str) -> bool:
-    return _ID.fullmatch(text) is not None
 
 
 def encoded(release: Release) -> bytes:

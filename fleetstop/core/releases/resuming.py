@@ -12,12 +12,11 @@ from typing import Literal
 from msgspec import Struct
 
 from fleetstop.core import redact
-from fleetstop.core.releases.activation import ENDS, State, Step
-from fleetstop.core.releases.manifest import Broken, Release
+from fleetstop.core.launching.activation import ENDS, Broken, State, Step
+from fleetstop.core.launching.activator import STALE_S
+from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import some
 from fleetstop.core.spelling import plain
-
-STALE_S = 30.0  # a client that lives touches its beat every 5 s
 
 Act = Literal["anew", "take_over", "wait", "already_done", "confirm", "refuse"]
 

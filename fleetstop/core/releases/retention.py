@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from fleetstop.core.releases.manifest import is_release_id
+from fleetstop.core.launching.activation import is_release_id
 
 KEEP = 5
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.fleetstop-(?P<run>[A-Za-z0-9]+)")

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from fleetstop.core.durations import spoken
-from fleetstop.core.releases.activation import State, same_trainer
+from fleetstop.core.launching.activation import State, same_trainer
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.sighting import Stamps
 from fleetstop.core.spelling import plain

@@ -464,12 +464,12 @@ stacks() {
   wait "$spy"; s=$?; cat "$t"; rm -f "$t"
   return $s
 }
-# bounded MS COMMAND... : its first 64 KiB of output; 32 when it is not done by then (a hung file
+# bounded MS COMMAND... : its first 256 KiB of output; 32 when it is not done by then (a hung file
 # system, a bus that does not answer): it is left behind, and ends by itself or not
 bounded() {
   t=$(mktemp -d) || return 20
   left=$1; step=5; shift
-  ( "$@" 2>/dev/null </dev/null | head -c 65536 >"$t/o"; echo >"$t/ready"
+  ( "$@" 2>/dev/null </dev/null | head -c 262144 >"$t/o"; echo >"$t/ready"
     [ ! -f "$t/late" ] || rm -rf "$t" ) >/dev/null 2>&1 3<&- &
   until [ -f "$t/ready" ]; do
     [ "$left" -gt 0 ] || { echo >"$t/late"; return 32; }

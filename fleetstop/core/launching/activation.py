@@ -9,10 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from fleetstop.core import redact
-from fleetstop.core.releases.manifest import Broken, is_release_id
+from fleetstop.core.launching.ended import Born
 from fleetstop.core.spelling import plain
 
 SCHEMA = 1
+RELEASE_PATTERN = r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}"
+_RELEASE = re.compile(RELEASE_PATTERN)
 _RUN = re.compile(r"[A-Za-z0-9]{1,64}")
 
 Step = Literal[
@@ -35,15 +37,14 @@ ENDS: frozenset[Step] = frozenset(
 )
 
 
-class Activator(Struct, frozen=True):
-    """The container's own number, the start in clock ticks since boot."""
+class Broken(Struct, frozen=True):
+    """A file of ours that says nothing that can be relied on; `sentence` tells which and why."""
 
-    pid: int
-    start: int
+    sentence: str
 
 
 class Started(Struct, frozen=True):
-    """The trainer it started: numbers as the activator's own, `mark` its FLEETSTOP_MARK."""
+    """What the activator started, as the container counts; `mark` names its supervisor's file."""
 
     pid: int
     start: int
@@ -54,15 +55,16 @@ class State(Struct, frozen=True):
     """state.json, as remote/scripts/activate.py tells of it.
 
     `release` None: nothing was to be swapped (a launch, a restart). `running`: the release that
-    runs now. `exit` and `signal`: how the trainer it started ended. `files`: what lies at the
-    destination. `ended_at` is set once the activator has no more to do.
+    runs now. `exit` and `signal`: how the trainer it started ended. `order`: the last word it
+    heard. `files`: what lies at the destination. `ended_at` is set once the activator has no more
+    to do; null where it works on, or was killed.
     """
 
     run: str
     step: Step
     release: str | None = None
     before: str | None = None
-    activator: Activator | None = None
+    activator: Born | None = None
     trainer: Started | None = None
     exit: int | None = None
     signal: str | None = None
@@ -82,6 +84,11 @@ class State(Struct, frozen=True):
         return self.ended_at is not None
 
     @property
+    def left(self) -> bool:
+        """Nobody works on any more; one that waits for an order may stand at `unhealthy` too."""
+        return self.ended or self.step in ENDS
+
+    @property
     def torn(self) -> bool:
         """On disk lies a mixture of two releases."""
         if self.release is None:
@@ -89,6 +96,10 @@ class State(Struct, frozen=True):
         if self.files is not None:
             return self.files == "mixed"
         return self.step in ("swapping", "rolling_back")
+
+
+def is_release_id(text: str) -> bool:
+    return _RELEASE.fullmatch(text) is not None
 
 
 def parse_state(data: bytes, name: str) -> State | Broken:
@@ -103,7 +114,18 @@ def parse_state(data: bytes, name: str) -> State | Broken:
     names = (state.release, state.before, state.running)
     if not _RUN.fullmatch(state.run) or not all(is_release_id(each) for each in names if each):
         return Broken(f"{plain(name)} names a run or a release that cannot be")
-    return state
+    # its sentences quote what other programs said
+    reason = redact.text(state.reason) if state.reason is not None else None
+    findings = tuple(redact.text(each) for each in state.findings)
+    return msgspec.structs.replace(state, reason=reason, findings=findings)
+
+
+def state_of(text: str | None) -> State | None:
+    """None where there is none, or it says nothing; it is replaced by rename, so whole."""
+    if not text:
+        return None
+    found = parse_state(text.encode("utf-8", "surrogateescape"), "state.json")
+    return found if isinstance(found, State) else None
 
 
 def same_trainer(state: State, pid: int, start: int) -> bool:
