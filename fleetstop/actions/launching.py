@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fleetstop import events
 from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
-from fleetstop.actions.leaving import left_as
+from fleetstop.actions.leaving import goes_on, left_as, version
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.stop import Interrupted
@@ -131,11 +131,12 @@ class Launching:
         if self.limit is not None:
             self.limit.reschedule(None)  # a stop minds the same limit, and tells what it sent
         outcome = await stop(self.lock, self._arm)
-        self._stopping = False
-        if self.limit is not None and (left := self.scope.left()) is not None:
+        self._stopping, left = False, self.scope.left()
+        stopped = outcome.result in _STOPPED and not outcome.interrupted
+        if self.limit is not None and left is not None and (stopped or left > 0):
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
         self._stopped_as(outcome)
-        return None if outcome.result in _STOPPED and not outcome.interrupted else outcome
+        return None if stopped else outcome
 
     async def _begin(self) -> str | None:
         """Why nothing waits in the container, a sentence; None: it waits."""
@@ -147,6 +148,9 @@ class Launching:
         return None
 
     async def _not_stopped(self, outcome: Outcome) -> Outcome:
+        if goes_on(self.activation, outcome, self.scope.left()):
+            said = left_as(self.activation, stopping=True)
+            return structs.replace(outcome, reason=f"{outcome.reason}; {said}")
         await self.activation.order("cancel")
         await self.activation.until("cancelled", within_s=_CANCEL_S)
         return outcome
@@ -190,9 +194,8 @@ class Launching:
 
     def _note(self, state: State) -> None:
         if state.release is not None or state.log_rotated is not None:
-            self.scope.teller.tell(
-                events.Activated, release=state.release, log_rotated=state.log_rotated
-            )
+            rotated = state.log_rotated
+            self.scope.teller.tell(events.Activated, release=state.release, log_rotated=rotated)
         for each in state.findings:
             self._finding(each)
 
@@ -219,7 +222,7 @@ class Launching:
         if grown is not None and grown.family is not None:
             if not await self.activation.at_work():
                 # ended, it would leave its GPUs to nobody
-                old = _version(spec.before, "the version before")
+                old = version(spec.before, "the version before")
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
             # from here on nobody takes it for healthy, should we be cut short
@@ -242,7 +245,7 @@ class Launching:
             await self._kept()
         elif (state := await self.activation.until("unhealthy")) and state.step == "rolled_back":
             self._finding("the files of the version before are back in place")
-        name = _version(self.plan.spec.release, "what was started")
+        name = version(self.plan.spec.release, "what was started")
         wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         wish = ", as --no-rollback has it" if wished else ""
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
@@ -259,10 +262,10 @@ class Launching:
         if state is None or not back or state.trainer is None:
             why = state.reason if state is not None and state.reason else "it told no reason"
             self._tell_back(None, why)
-            name = _version(self.plan.spec.before, "the version before")
+            name = version(self.plan.spec.before, "the version before")
             return self.outcome("unhealthy", reason=f"{said}; {name} did not come back: {why}")
         self._tell_back(state.trainer.pid, None)
-        name = _version(state.running or self.plan.spec.before, "the version before")
+        name = version(state.running or self.plan.spec.before, "the version before")
         expected = self.plan.expected_old or self.plan.expected
         grown = await self.rise.watch(expected, state, self.lock.stamp, old=True)
         if grown is None or grown.family is None:
@@ -345,7 +348,3 @@ class Launching:
                     await self.lock.release(None)
         except (CouldNotLook, Refused, TimeoutError) as exc:
             self.scope.teller.finding(f"the lock could not be given back: {exc}")
-
-
-def _version(release: str | None, else_: str) -> str:
-    return f"release {release}" if release else else_

@@ -13,7 +13,8 @@ from fleetstop.actions import hands, reading
 from fleetstop.actions.awaiting import at_work
 from fleetstop.actions.telling import Scope
 from fleetstop.core.inventory import Job
-from fleetstop.core.launching.activator import ActivatorState, Order, Step, parse_state
+from fleetstop.core.launching.activation import State, Step, state_of
+from fleetstop.core.launching.activator import Order
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.spelling import plain
 from fleetstop.errors import Refused
@@ -21,7 +22,7 @@ from fleetstop.errors import Refused
 _WAIT_S = 180.0
 _LOOK_S = 0.5
 # what it is told at which step; at the others nobody can hold it back, and it comes to one of these
-_WORDS: dict[Step, Order] = {"waiting": "cancel", "launched": "keep"}
+_WORDS: dict[Step, Order] = {"waiting": "cancel", "launched": "leave"}
 
 
 def foreseen(tree: ProcessTree, job: Job) -> str | None:
@@ -74,15 +75,15 @@ def _base(who: Process) -> str:
     )
 
 
-def _name(who: Process, state: ActivatorState) -> str:
+def _name(who: Process, state: State) -> str:
     return f"the activator {who.pid} of run {plain(state.run)}"
 
 
-def _is(state: ActivatorState, who: Process) -> bool:
+def _is(state: State, who: Process) -> bool:
     return state.activator is not None and state.activator.start == who.id.start
 
 
-async def _state(scope: Scope, base: str) -> ActivatorState | None:
+async def _state(scope: Scope, base: str) -> State | None:
     path = f"{base}/state.json"
     shell = await scope.place.inside()
-    return parse_state((await reading.heads(shell, (path,))).get(path))
+    return state_of((await reading.heads(shell, (path,))).get(path))

@@ -190,7 +190,7 @@ class Activation:
         """Until somebody has judged it, or nothing lives of it."""
         asked = since
         while True:
-            if self.client.look("unwell done keep back"):
+            if self.client.look("unwell done keep back leave"):
                 asked = self.client.now
                 self.say("launched", order=self.client.word)
             word, left, now = self.client.word, new.left(), self.client.now
@@ -205,6 +205,8 @@ class Activation:
             if word == "back" and now - asked >= LEAVE_S:
                 told = f"PID {left[0]} is alive: the old version was not brought back"
                 return self.end("unhealthy", reason=told)
+            if word == "leave":
+                return self.end("unconfirmed", reason="it was asked to leave, before it had judged")
             if word == "keep":
                 return self.end("unhealthy", reason="the client found it so, and left it running")
             alone = self.client.silent_s() - self.spec["stale_s"]

@@ -10,6 +10,7 @@ import os
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -48,6 +49,8 @@ class Trainer:
     def make_room(self) -> None:
         """For all that is written at its start: the disk may be full by then."""
         folder = os.path.dirname(self.status)
+        if self.log is not None and _leads_nowhere(self.log):
+            raise wary.Refused(f"{wary.text_of(self.log)} is no file that a log can be appended to")
         if os.path.lexists(self.status):  # it would be read as this start's
             raise wary.Refused(f"{wary.text_of(self.status)} is there: a mark is used once")
         with wary.doing("write", folder):
@@ -160,6 +163,14 @@ class Trainer:
                 lines = io.TextIOWrapper(log, "utf-8", "replace")
                 return any(re.search(pattern, line) for line in lines)
         return False
+
+
+def _leads_nowhere(log: bytes) -> bool:
+    """A pipe has no reader once the old run has ended, and to open it would wait for ever."""
+    with UNSEEN:
+        kind = os.stat(log).st_mode
+        return not stat.S_ISREG(kind) and not stat.S_ISCHR(kind)
+    return False
 
 
 def _hear() -> None:

@@ -4,11 +4,13 @@ Loaded by swap.py and activate.py, which lie beside it. Python 3.6 or later, sta
 """
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import stat
+import sys
 import time
 from typing import Iterator, Optional, Tuple
 
@@ -18,6 +20,8 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 CHUNK = 1 << 20
+SMALL = 16 << 20
+GET_FLAGS, FIXED = 0x80086601, 0x30  # FS_IOC_GETFLAGS; immutable, append-only: linux/fs.h
 MISSING = contextlib.suppress(FileNotFoundError)
 
 
@@ -74,6 +78,23 @@ def shape(here: int, name: bytes) -> Shape:
     if not stat.S_ISREG(seen.st_mode):
         raise Refused(f"{text_of(name)} is there and is no regular file")
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def fixed(path: bytes, here: int, name: bytes) -> Optional[str]:
+    """Why no rename can put another file in its place, which a copy beside it does not show."""
+    with contextlib.suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
+        escaped = re.sub(rb"[ \t\n\\\\]", lambda each: b"\\%03o" % ord(each.group()), path)
+        if any(line.split()[4] == escaped for line in file):
+            return "it is a mount point of its own"
+    with contextlib.suppress(OSError):
+        source = os.open(name, PLAIN, dir_fd=here)
+        try:
+            flags = fcntl.ioctl(source, GET_FLAGS, bytes(8))
+        finally:
+            os.close(source)
+        if int.from_bytes(flags[:4], sys.byteorder) & FIXED:
+            return "it is marked immutable or append-only (lsattr)"
+    return None
 
 
 def _make(above: int, name: bytes) -> None:
@@ -135,11 +156,14 @@ def digest(here: int, name: bytes) -> bytes:
     return digest.digest()
 
 
-def again(here: int, name: bytes, there: int, temp: bytes) -> None:
-    """The same file there too: a hard link, or a copy with owner, mode and times if none can be."""
+def again(here: int, name: bytes, there: int, temp: bytes, apart: bool = False) -> None:
+    """The same file there too: a hard link, or a copy with owner, mode and times if none can be, or
+    if it is small or has to stay `apart`: an editor that writes in place would change both."""
     with MISSING:
         os.unlink(temp, dir_fd=there)
     try:
+        if apart or os.stat(name, dir_fd=here, follow_symlinks=False).st_size <= SMALL:
+            raise OSError("not by a link")
         os.link(name, temp, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
     except OSError:
         source = os.open(name, PLAIN, dir_fd=here)
