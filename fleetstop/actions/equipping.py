@@ -28,6 +28,7 @@ from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
 from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
 from fleetstop.core.releases.survey import Survey
+from fleetstop.errors import Refused
 
 _SCRIPTS = tuple(
     f"{name}.py"
@@ -232,7 +233,13 @@ async def equipment(lot: Lot, errand: Errand) -> Equipment:
     job, now = lot.job, lot.now
     newest = await newest_whole(lot.scope, job.checkpoints, at_rest=now is None)
     running = (lot.scene.tree, now.family) if now is not None else None
-    return Equipment(lot, errand, await known(lot.scope, job.launch, job.log, running, newest))
+    made = Equipment(lot, errand, await known(lot.scope, job.launch, job.log, running, newest))
+    if job.healthcheck is not None and job.healthcheck.log_matches and made.new.spec.log is None:
+        raise Refused(
+            "its health is to be read in its log, and its output goes nowhere",
+            hint="say where it shall log, in the inventory: log: /workspace/train.log",
+        )
+    return made
 
 
 def _patience(book: Playbook) -> float:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec import structs
+
 from fleetstop import events
 from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.launch_plan import Late, LaunchPlan, Renew, Stop
-from fleetstop.actions.leaving import STOPPED, left_as
+from fleetstop.actions.leaving import STOPPED, goes_on, left_as, version
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.stop import Interrupted
@@ -98,9 +100,7 @@ class Launching:
             if (problem := await self._begun) is not None:
                 return self.outcome("deploy_failed", reason=problem)
             if ended is not None:
-                await self.activation.order("cancel")
-                await self.activation.until("cancelled", within_s=_CANCEL_S)
-                return ended
+                return await self._not_stopped(ended)
             killed = renew is not None and await self.activation.killed()
             if renew is not None and killed and (why := await self._renewed(renew)) is not None:
                 return self.outcome("unhealthy", reason=f"{why}; NOTHING runs")
@@ -118,11 +118,12 @@ class Launching:
         if self.limit is not None:
             self.limit.reschedule(None)  # a stop minds the same limit, and tells what it sent
         outcome = await stop(self.lock, self._arm)
-        self._stopping = False
-        if self.limit is not None and (left := self.scope.left()) is not None:
+        self._stopping, left = False, self.scope.left()
+        stopped = outcome.result in _STOPPED and not outcome.interrupted
+        if self.limit is not None and left is not None and (stopped or left > 0):
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
         self._stopped_as(outcome)
-        return None if outcome.result in _STOPPED and not outcome.interrupted else outcome
+        return None if stopped else outcome
 
     async def _begin(self) -> str | None:
         """Why nothing waits in the container, a sentence; None: it waits."""
@@ -132,6 +133,14 @@ class Launching:
         back = self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
         return None
+
+    async def _not_stopped(self, outcome: Outcome) -> Outcome:
+        if goes_on(self.activation, outcome, self.scope.left()):
+            said = left_as(self.activation, stopping=True)
+            return structs.replace(outcome, reason=f"{outcome.reason}; {said}")
+        await self.activation.order("cancel")
+        await self.activation.until("cancelled", within_s=_CANCEL_S)
+        return outcome
 
     async def _arm(self) -> None:
         """A signal is about to go out, for which somebody has to be there who brings it up again.
@@ -189,9 +198,8 @@ class Launching:
 
     def _note(self, state: State) -> None:
         if state.release is not None or state.log_rotated is not None:
-            self.scope.teller.tell(
-                events.Activated, release=state.release, log_rotated=state.log_rotated
-            )
+            rotated = state.log_rotated
+            self.scope.teller.tell(events.Activated, release=state.release, log_rotated=rotated)
         for each in state.findings:
             self._finding(each)
 
@@ -218,7 +226,7 @@ class Launching:
         if grown is not None and grown.family is not None:
             if not await self.activation.at_work():
                 # ended, it would leave its GPUs to nobody
-                old = _version(spec.before, "the version before")
+                old = version(spec.before, "the version before")
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
             # from here on nobody takes it for healthy, should we be cut short
@@ -241,7 +249,7 @@ class Launching:
             await self._kept()
         elif (state := await self.activation.until("unhealthy")) and state.step == "rolled_back":
             self._finding("the files of the version before are back in place")
-        name = _version(self.plan.spec.release, "what was started")
+        name = version(self.plan.spec.release, "what was started")
         wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         wish = ", as --no-rollback has it" if wished else ""
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
@@ -258,10 +266,10 @@ class Launching:
         if state is None or not back or state.trainer is None:
             why = state.reason if state is not None and state.reason else "it told no reason"
             self._tell_back(None, why)
-            name = _version(self.plan.spec.before, "the version before")
+            name = version(self.plan.spec.before, "the version before")
             return self.outcome("unhealthy", reason=f"{said}; {name} did not come back: {why}")
         self._tell_back(state.trainer.pid, None)
-        name = _version(state.running or self.plan.spec.before, "the version before")
+        name = version(state.running or self.plan.spec.before, "the version before")
         expected = self.plan.expected_old or self.plan.expected
         grown = await self.rise.watch(expected, state, self.lock.stamp, old=True)
         if grown is None or grown.family is None:
@@ -344,7 +352,3 @@ class Launching:
                     await self.lock.release(None)
         except (CouldNotLook, Refused, TimeoutError) as exc:
             self.scope.teller.finding(f"the lock could not be given back: {exc}")
-
-
-def _version(release: str | None, else_: str) -> str:
-    return f"release {release}" if release else else_

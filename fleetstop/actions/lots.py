@@ -144,6 +144,8 @@ async def lot_of(
         lot.place, lot.files = place, place.payload.files
     else:
         lot = Lot(scope, scene, now, python, _home(job, runs, real))
+    if any(each < " " or each == "\x7f" for each in lot.base):  # no answer tells such a path again
+        raise Refused(f"the name of {plain(lot.dest)} holds a control character: not deployed to")
     await lot.read()
     if errand.command == "rollback":
         lot.source = _source(lot, errand.release)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.spec import LaunchSpec
 
-Order: TypeAlias = Literal["armed", "go", "cancel", "done", "unwell", "keep", "back"]
+Order: TypeAlias = Literal["armed", "go", "cancel", "done", "unwell", "keep", "back", "leave"]
 BEAT_S = 3.0
 """So often the client shows that it lives; within 5 s is what it owes."""
 STALE_S = 30.0

@@ -140,6 +140,9 @@ class Swap:
         try:
             with wary.doing("write", each.path), self.dest.folder(each.folder, make=True) as here:
                 each.was = wary.shape(here, each.name)
+                why = wary.fixed(each.path, here, each.name) if each.was else None
+                if why:
+                    raise wary.Refused(f"{wary.text_of(each.path)} cannot be replaced: {why}")
                 owner = told["uid"], told["gid"]
                 copied = wary.copy(source, here, each.temp, owner, told["mode"])
         finally:
@@ -176,7 +179,7 @@ class Swap:
             if had and wary.digest(here, each.name) != wary.digest(there, each.name):
                 path = wary.text_of(each.path)
                 raise wary.Refused(f"{path} is not what release {self.before} holds")
-            if not had:
+            if not had:  # a link to what lies there would be changed with that
                 wary.again(here, each.name, there, each.temp)
 
     def swap(self) -> List[str]:
