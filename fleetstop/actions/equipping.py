@@ -29,7 +29,10 @@ from fleetstop.core.releases.landing import replaced, swap_file
 from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
 from fleetstop.core.releases.survey import Survey
 
-_SCRIPTS = ("activate.py", "course.py", "swap.py", "trainer.py", "wary.py", "supervise.py")
+_SCRIPTS = tuple(
+    f"{name}.py"
+    for name in ("activate", "course", "swap", "trainer", "rehearse", "wary", "supervise")
+)
 _DAY_S = 86_400.0
 
 

@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.bed,
     pytest.mark.skipif(not (HERE / "activate.py").exists(), reason="no activator is here yet"),
 ]
-SHIPPED = "activate course supervise swap trainer wary".split()
+SHIPPED = "activate course rehearse supervise swap trainer wary".split()
 BASE = "/root/.fleetstop/train"
 LOG = "/workspace/train.log"
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",

@@ -59,11 +59,14 @@ def test_a_version_that_dies_after_a_while_is_taken_back(job: Activator) -> None
 
 
 def test_a_version_that_cannot_be_executed_is_taken_back(job: Activator) -> None:
+    """Its interpreter was there when that was asked."""
     job.new("train.sh", NEW)
-    job.begin(launch=job.launch("new", argv=["/no/such/python", "train.sh"]))
+    python = job.old("python", "#!/bin/sh\n", 0o755)
+    job.begin(launch=job.launch("new", argv=[str(python), "train.sh"]))
+    python.unlink()
     job.order("go")
     state = back(job)
-    assert state["reason"] == "cannot run /no/such/python: No such file or directory"
+    assert state["reason"] == f"cannot run {python}: No such file or directory"
     assert (state["exit"], state["signal"]) == (None, None)
 
 
@@ -211,10 +214,13 @@ def test_that_holds_also_if_its_supervisor_was_killed(job: Activator) -> None:
 
 def test_an_old_version_that_does_not_start_either_is_told(job: Activator) -> None:
     job.new("train.sh", "exit 3\n")
-    job.begin(launch_old=job.launch("old", cwd="/no/such"))
+    gone = job.place / "gone"
+    gone.mkdir()
+    job.begin(launch_old=job.launch("old", cwd=str(gone)))
+    gone.rmdir()
     job.order("go")
     state = job.end("failed")
-    told = "the old version does not run: cannot change to /no/such: No such file or directory"
+    told = f"the old version does not run: cannot change to {gone}: No such file or directory"
     assert state["reason"] == f"it ended with exit code 3; {told}"
     assert (state["files"], state["trainer"], state["running"]) == ("old", None, None)
     assert (job.dest / "train.sh").read_text() == OLD
@@ -299,9 +305,12 @@ def test_a_launcher_that_fails_is_told(job: Activator, prefix: list[str], said: 
 
 def test_the_launcher_of_a_dead_supervisor_is_told(job: Activator) -> None:
     job.new("train.sh", NEW)
-    job.begin(launch=job.launch("new", cwd="/no/such", prefix=BACKGROUND))
+    gone = job.place / "gone"
+    gone.mkdir()
+    job.begin(launch=job.launch("new", cwd=str(gone), prefix=BACKGROUND))
+    gone.rmdir()
     job.order("go")
-    assert back(job)["reason"] == "cannot change to /no/such: No such file or directory"
+    assert back(job)["reason"] == f"cannot change to {gone}: No such file or directory"
 
 
 def test_the_activator_is_no_parent_of_what_it_starts(job: Activator) -> None:

@@ -73,6 +73,7 @@ def test_a_version_that_came_back_can_be_replaced_again(job: Activator) -> None:
     os.kill(job.runs_now("old"), 9)
     job.spec["files"].clear()
     job.new("train.sh", NEW)
+    (job.base / "order").unlink()  # of the run before, which has the same name here
     job.begin(release="r3", launch=job.launch("again"), launch_old=None)
     job.order("go")
     job.reach("launched")

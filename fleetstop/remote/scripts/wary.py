@@ -152,20 +152,27 @@ def again(here: int, name: bytes, there: int, temp: bytes) -> None:
     os.rename(temp, name, src_dir_fd=there, dst_dir_fd=there)  # leaves both if they are one file
 
 
-def rotate(log: bytes) -> Optional[bytes]:
-    """LOG.YYYYmmdd-HHMMSS (UTC) by its last change; a new one of the same owner and mode."""
+def rotate(log: bytes, its: Optional[Tuple[int, int]] = None) -> Optional[bytes]:
+    """LOG.YYYYmmdd-HHMMSS (UTC) by its last change; a new one of the same owner and mode. `its`:
+    the user and group who could not write that one, and who get the new one, though it be first."""
     with Top(b"/").folder(os.path.dirname(log)) as here, doing("rotate", log):
         name = os.path.basename(log)
         was = shape(here, name)
-        if was is None or was[2] == 0:
+        if was is None:
+            if its is not None:
+                own(os.open(name, NEW, 0o600, dir_fd=here), its[0], its[1], 0o644)
+            return None
+        if was[2] == 0 and its is None:
             return None
         seen = os.stat(name, dir_fd=here, follow_symlinks=False)
         new = free = name + time.strftime(".%Y%m%d-%H%M%S", time.gmtime(seen.st_mtime)).encode()
         while free in os.listdir(b"/proc/self/fd/%d" % here):
             free = new + b"-%d" % (int(free[len(new) + 1 :] or b"1") + 1)
         os.rename(name, free, src_dir_fd=here, dst_dir_fd=here)
+        uid, gid = its or (seen.st_uid, seen.st_gid)
+        mode = seen.st_mode | (stat.S_IWUSR if its else 0)
         try:
-            own(os.open(name, NEW, 0o600, dir_fd=here), seen.st_uid, seen.st_gid, seen.st_mode)
+            own(os.open(name, NEW, 0o600, dir_fd=here), uid, gid, mode)
         except OSError:
             os.rename(free, name, src_dir_fd=here, dst_dir_fd=here)
             raise
