@@ -92,16 +92,6 @@ async def left(scope: Scope, scene: Scene) -> Left:
         return Left()
 
 
-async def coming(scope: Scope, scene: Scene) -> str | None:
-    """The activator of another run is about to start the job: a sentence. Asked only where one
-    lives. Whoever takes the job for ended is told wrongly then."""
-    job = scope.target.job
-    if job is None or not any(_activators(job, scene.tree)):
-        return None
-    found = await left(scope, scene)
-    return found.comes if found.run != scope.run.id else None
-
-
 async def _death(scope: Scope, tree: ProcessTree, state: State, base: str) -> str | None:
     mark = state.trainer.mark if state.trainer is not None else None
     if mark is None or "/" in mark:

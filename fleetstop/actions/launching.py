@@ -329,8 +329,7 @@ class Launching:
         stop was interrupted in, which has told so itself."""
         if stopping is not None:
             self._stopped_as(stopping)
-        left, again = left_as(self.activation), "run the same command again: it goes on from there"
-        said = f"interrupted; {left}; {again}"
+        said = f"interrupted; {left_as(self.activation)}; run the same command again: it goes on"
         sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self._signals]
         if stopping is None:
             self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
