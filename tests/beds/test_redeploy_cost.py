@@ -22,7 +22,7 @@ from fleetstop.remote.shell import FramedShell
 
 from . import versions
 from .bed import Bed, with_job
-from .test_redeploy import JOB
+from .redeploying import JOB
 
 pytestmark = pytest.mark.bed
 SAVE_S = 0.5

@@ -4,20 +4,24 @@
     PYTHON -I BASE/activate.py --clean BASE RUN
 
 Runs where the trainer runs, on the job's own interpreter (3.6 or later), detached, and sends no
-signal, ever. course.py, swap.py, trainer.py, wary.py and supervise.py have to lie beside it.
+signal, ever. course.py, swap.py, trainer.py, rehearse.py, wary.py and supervise.py have to lie
+beside it.
 SPEC.json, which holds secrets, is removed as soon as it is read:
 
     schema 1, run, base, dest    run is a name; base = BASE, which only we may write to; dest holds
                                  every file
     release, before              names or null: what is brought up; what is kept of the one before
     before_manifest              goes into releases/BEFORE/manifest.json where there is none
+    before_lies                  false: BEFORE is kept, and is the way back, but what lies there is
+                                 another release, or a mixture; that is not kept
     files                        [{"path", "staged", "sha256", "size", "mode", "uid", "gid"}], the
                                  paths absolute, without symbolic links
     gone                         [{"pid", "start"}]: gone before anything is replaced
     launch, launch_old           what supervise.py reads, or null: nothing is started. Each has a
                                  mark and status of its own, never used before; besides it may have
                                  "prefix", words before the command, which has to return at once
-    log                          rotated unless somebody is seen to write it, or null
+    log                          rotated unless somebody is seen to write it, or null; the new one
+                                 is its user's, where he could not write the old one
     health                       {"within_s", "log_matches": a regular expression or null}
     roll_back                    whether the old version comes back by itself
     patience_s, stale_s, keep    numbers; so many releases are kept
@@ -26,7 +30,8 @@ One line on stdout: `waiting PID START` (exit 0), or `failed SENTENCE` (exit 1),
 it was. It hears the client by two files in BASE: `order`, one line `RUN WORD`, replaced by rename,
 and `beat`, touched every 5 s. While it waits: `armed` (a signal may be sent from now on), `go` (the
 old run is gone), `cancel`. Once launched: `done` (healthy), `unwell` (it is not, and is about to be
-ended), `back` (what was launched is ended by now), `keep` (unhealthy, and left as it is). A client
+ended), `back` (what was launched is ended by now), `keep` (unhealthy, and left as it is), `leave`
+(somebody stops the job, and nothing is to come after it). A client
 that is silent for stale_s has left: if it never armed, nothing is done; armed, it goes on as soon
 as `gone` are gone, for which it waits patience_s; launched, it judges by `health`, and leaves
 running what lives. What it was told is unwell it never calls healthy: it waits for its end for up
@@ -73,7 +78,8 @@ def _beside(name: str) -> Any:
 if TYPE_CHECKING:
     from fleetstop.remote.scripts import course, swap, trainer, wary
 else:
-    wary, trainer, swap, course = map(_beside, "wary trainer swap course".split())
+    _ALL = "wary supervise rehearse trainer swap course".split()
+    wary, _, _, trainer, swap, course = map(_beside, _ALL)
 
 Json = Dict[str, Any]
 UNSEEN = contextlib.suppress(OSError, wary.Refused)

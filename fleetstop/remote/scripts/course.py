@@ -108,12 +108,17 @@ class Activation:
         try:
             self.swap.prepare()
             for each in filter(None, (self.old, self.new)):
+                self._rehearse(each)
                 each.make_room()
             self._write("waiting", running=self._runs())
         except BaseException:
             self._no_room()
             self._try_to(self.swap.clean)
             raise
+
+    def _rehearse(self, one: "trainer.Trainer") -> None:
+        gone = [each["pid"] for each in self.spec["gone"]]
+        one.rehearse(self.spec["files"] if one is self.new else [], self.spec["log"], gone)
 
     def wait(self) -> bool:
         """Whether all that has to be gone is gone; else it has ended, and all is as it was."""
@@ -174,11 +179,12 @@ class Activation:
         if log is None:
             return
         try:
-            who = trainer.writers(wary.bytes_of(log))
+            who = os.path.exists(wary.bytes_of(log)) and trainer.writers(wary.bytes_of(log))
             if who:
                 self.findings.append(f"{log} was not rotated: PID {who[0]} writes it")
                 return
-            rotated = wary.rotate(wary.bytes_of(log))
+            its = self.new.spec if self.new is not None and self.new.lacks_log else None
+            rotated = wary.rotate(wary.bytes_of(log), (its["uid"], its["gid"]) if its else None)
         except FileNotFoundError:
             return
         except (OSError, wary.Refused) as error:
@@ -190,7 +196,7 @@ class Activation:
         """Until somebody has judged it, or nothing lives of it."""
         asked = since
         while True:
-            if self.client.look("unwell done keep back"):
+            if self.client.look("unwell done keep back leave"):
                 asked = self.client.now
                 self.say("launched", order=self.client.word)
             word, left, now = self.client.word, new.left(), self.client.now
@@ -205,6 +211,8 @@ class Activation:
             if word == "back" and now - asked >= LEAVE_S:
                 told = f"PID {left[0]} is alive: the old version was not brought back"
                 return self.end("unhealthy", reason=told)
+            if word == "leave":
+                return self.end("unconfirmed", reason="it was asked to leave, before it had judged")
             if word == "keep":
                 return self.end("unhealthy", reason="the client found it so, and left it running")
             alone = self.client.silent_s() - self.spec["stale_s"]
@@ -248,7 +256,12 @@ class Activation:
         return self.end("unhealthy", reason=reason, trainer=None, running=None)
 
     def back(self, reason: str) -> None:
-        """Nothing of the new version lives."""
+        """Nothing of the new version lives; unless somebody else was asked to start it."""
+        paths = [wary.bytes_of(each["path"]) for each in self.spec["files"]]
+        others = self.new.elsewhere(paths) if self.new is not None else []
+        if others:
+            told = f"{reason}; PID {others[0]} runs it, started meanwhile by something else"
+            return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
         self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
         try:
             self.swap.back()

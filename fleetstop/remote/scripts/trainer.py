@@ -10,15 +10,17 @@ import os
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import wary
+    from fleetstop.remote.scripts import rehearse, wary
 else:
-    import wary  # activate.py has loaded it from beside itself
+    import rehearse  # activate.py has loaded both from beside itself
+    import wary
 
 Json = Dict[str, Any]
 START_S = 60.0  # so long the supervisor may take to tell of the start
@@ -40,6 +42,7 @@ class Trainer:
         self.prefix = [wary.bytes_of(word) for word in spec.get("prefix") or []]
         self.spec = {name: value for name, value in spec.items() if name != "prefix"}
         self.late = None  # type: Optional[List[str]]
+        self.lacks_log = False
         self.status, self.mark = wary.bytes_of(spec["status"]), str(spec["mark"])
         self.log = wary.bytes_of(spec["log"]) if spec["log"] else None
         self.id = None  # type: Optional[Json]
@@ -48,6 +51,8 @@ class Trainer:
     def make_room(self) -> None:
         """For all that is written at its start: the disk may be full by then."""
         folder = os.path.dirname(self.status)
+        if self.log is not None and _leads_nowhere(self.log):
+            raise wary.Refused(f"{wary.text_of(self.log)} is no file that a log can be appended to")
         if os.path.lexists(self.status):  # it would be read as this start's
             raise wary.Refused(f"{wary.text_of(self.status)} is there: a mark is used once")
         with wary.doing("write", folder):
@@ -55,6 +60,19 @@ class Trainer:
             wary.fill(self.base.at(self.file), b" " * len(self._text()) + ROOM, 0o600)
             wary.fill(self.status + b".new", ROOM)
             wary.fill(self.status + b".end", ROOM)
+
+    def rehearse(self, files: List[Json], log: Optional[str], gone: List[int]) -> None:
+        """Refused: it would not start. `log` will be made anew, unless others than `gone` write it;
+        then it may be its user's."""
+        why, self.lacks_log = rehearse.obstacle(self.spec, files)
+        if why and not (self.lacks_log and log == self.spec["log"] and self._log_is_free(gone)):
+            raise wary.Refused(why)
+
+    def _log_is_free(self, gone: List[int]) -> bool:
+        assert self.log is not None
+        with wary.MISSING:
+            return not set(writers(self.log)) - set(gone)
+        return os.path.isdir(os.path.dirname(self.log))
 
     def _text(self) -> bytes:
         argv = self.spec["argv"] if self.late is None else self.late
@@ -120,6 +138,16 @@ class Trainer:
         above = self._state().get("supervisor")
         return marked(self.mark) or ([above["pid"]] if above and alive(above) else [])
 
+    def elsewhere(self, files: List[bytes]) -> List[int]:
+        """Who was born since its start, is not of it, and runs one of these files in a Python or
+        writes its log: a server that was there before (tmux, a unit) was asked to start it."""
+        if self.id is None:
+            return []
+        log = self.log if self.log is not None and os.path.exists(self.log) else None
+        found = set(writers(log) if log is not None else ())
+        found |= {pid for pid in _pids() if _python_runs(pid, files)}
+        return sorted(pid for pid in found if _born_since(pid, self.id["start"]))
+
     def recorded(self) -> bool:
         """Whether what is recorded of its end is all that ever will be."""
         state = self._state()
@@ -150,6 +178,14 @@ class Trainer:
                 lines = io.TextIOWrapper(log, "utf-8", "replace")
                 return any(re.search(pattern, line) for line in lines)
         return False
+
+
+def _leads_nowhere(log: bytes) -> bool:
+    """A pipe has no reader once the old run has ended, and to open it would wait for ever."""
+    with UNSEEN:
+        kind = os.stat(log).st_mode
+        return not stat.S_ISREG(kind) and not stat.S_ISCHR(kind)
+    return False
 
 
 def _hear() -> None:
@@ -213,6 +249,23 @@ def marked(mark: str) -> List[int]:
             if word in file.read().split(b"\0") and pid != os.getpid():
                 found.append(pid)
     return found
+
+
+def _python_runs(pid: int, files: List[bytes]) -> bool:
+    here = f"/proc/{pid}".encode()
+    with UNSEEN, open(here + b"/cmdline", "rb") as file:
+        words = file.read().split(b"\0")
+        if os.path.basename(words[0]).startswith(b"python"):
+            cwd = os.readlink(here + b"/cwd")
+            return any(os.path.realpath(os.path.join(cwd, word)) in files for word in words[1:])
+    return False
+
+
+def _born_since(pid: int, start: int) -> bool:
+    with UNSEEN:
+        own = {"pid": pid, "start": start_of(pid)}
+        return pid != os.getpid() and own["start"] >= start and alive(own)
+    return False
 
 
 def writers(path: bytes) -> List[int]:
