@@ -95,9 +95,7 @@ class Attempt:
         if not scene.running:
             return self.outcome("not_running", reason=f"container {target.vmid} is stopped")
         if not scene.found.families and scene.found.unclear is None:
-            if await self._stood_down(scene):
-                return await self.run()
-            return self._nothing_found(scene)
+            return await self.run() if await self._stood_down(scene) else self._nothing_found(scene)
         assert target.job is not None
         families = families_with(scene.found, target.job.match)
         refusals.ambiguous(self._scope.run, target, scene.found, families)
