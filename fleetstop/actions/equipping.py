@@ -13,7 +13,7 @@ from fleetstop.actions import hands, staging
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import newest_whole
 from fleetstop.actions.interpreter import script
-from fleetstop.actions.launching import LaunchPlan
+from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
 from fleetstop.actions.showing import wish
@@ -30,7 +30,10 @@ from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_e
 from fleetstop.core.releases.survey import Survey
 from fleetstop.errors import Refused
 
-_SCRIPTS = ("activate.py", "course.py", "swap.py", "trainer.py", "wary.py", "supervise.py")
+_SCRIPTS = tuple(
+    f"{name}.py"
+    for name in ("activate", "course", "swap", "trainer", "rehearse", "wary", "supervise")
+)
 _DAY_S = 86_400.0
 
 
@@ -102,6 +105,7 @@ class Equipment:
             roll_back=self._rolls_back,
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
+            before_lies=lot.before_lies,
             more=self._more(),
         )
         scripts = _SCRIPTS + (("stay.py",) if launchers.carrier(lot.job) else ())

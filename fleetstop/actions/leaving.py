@@ -5,6 +5,11 @@ from __future__ import annotations
 from fleetstop.actions.activating import Activation
 from fleetstop.core.report import Outcome
 
+STOPPED = (
+    "the container was stopped, and nothing goes on in it by itself: start it, and run the same "
+    "command again"
+)
+
 
 def left_as(activation: Activation, stopping: bool) -> str:
     """`stopping`: what ran before was being stopped. Told whenever the watching ends early."""
@@ -12,6 +17,11 @@ def left_as(activation: Activation, stopping: bool) -> str:
     at = state.step if state is not None else None
     if not activation.started:
         return "nothing was started"
+    if activation.dead:
+        return (
+            "what worked in the container is gone, and nothing goes on by itself: run the same "
+            "command again"
+        )
     if stopping and ordered == "armed":
         return (
             "what waits in the container starts the job by itself if what runs ends, and leaves "

@@ -85,26 +85,30 @@ async def known(
     where it does not run. `log`: the inventory's."""
     start = await began(scope, *running) if running is not None else None
     origin = msgspec.structs.replace(start.head, cwd=start.cwd) if start is not None else None
+    ours = await _ours(scope)
     return Known(
         origin=origin,
-        person=await person(scope, whom(launch, origin)),
+        person=await person(scope, whom(launch, origin, ours)),
         login=await login(scope),
         checkpoint=checkpoint,
         own_log=start is not None and writes_own_log(start.head, start.trainer, start.tee, log),
-        inherited=await _inherited(scope) if start is not None else {},
+        inherited=ours.limits if start is not None and ours is not None else {},
     )
 
 
-async def _inherited(scope: Scope) -> dict[str, tuple[int, int]]:
-    """The limits of our own shell in the container, which starts what is started there."""
+async def _ours(scope: Scope) -> Origin | None:
+    """Of our own shell there, which starts what is started: the container's, else the host's."""
+    place = scope.place
     try:
-        shell = await scope.place.inside()
-        ours = [str(each.pid) for each in scope.place.ours_inside]
-        answer = await shell.run(Command("origin", tuple(ours)))
+        shell, ours = place.host, [place.own_pid]
+        if scope.target.vmid is not None:
+            shell = await place.inside()
+            ours = [each.pid for each in place.ours_inside]
+        answer = await shell.run(Command("origin", tuple(map(str, ours))))
     except CouldNotLook:
-        return {}
+        return None
     found = list(parse_origins(answer.data).values()) if answer.status == 0 else []
-    return found[0].limits if found else {}
+    return found[0] if found else None
 
 
 def process_of(tree: ProcessTree, kin: Kin) -> Process:

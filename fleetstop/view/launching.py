@@ -114,7 +114,12 @@ def _staged(event: e.Staged) -> str:
         return f"staged {count}{_took(event.seconds)}; nothing had to be sent"
     same = f"; {event.same} unchanged, not sent" if event.same else ""
     count, size = words.count(event.files, "file"), words.size(event.size)
-    return f"staged {count}, {size}{_took(event.seconds)}{same}"
+    large = event.size >= _RATE_FROM and event.seconds > 0
+    rate = f" ({words.size(event.size / event.seconds)}/s)" if large else ""
+    return f"staged {count}, {size}{_took(event.seconds)}{rate}{same}"
+
+
+_RATE_FROM = 10 << 20
 
 
 def _activated(event: e.Activated) -> str:

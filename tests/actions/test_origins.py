@@ -140,6 +140,7 @@ def test_what_is_known_of_a_job_that_does_not_run() -> None:
     async def story(place: FakePlace) -> None:
         place.within.on("user", Answer(40, b""))
         place.within.on("source", Answer(0, b""))
+        place.within.on("origin", Answer(0, b""))
         found = await known(scope(place), Launch(run=("x",)), None, None)
         assert (found.origin, found.person, found.own_log) == (None, None, False)
         assert place.host.commands == []

@@ -76,8 +76,10 @@ class Bed:
 
     def popen(self, *words: str, inventory: Path | None = None) -> Running:
         before = self.lab.connections(), len(self.lab.pct_calls())
-        line = [sys.executable, "-m", "fleetstop", *words]
-        line += ["--events", "-i", str(inventory or self.lab.inventory)]
+        # what stands behind -- is the job's own
+        at = words.index("--") if "--" in words else len(words)
+        line = [sys.executable, "-m", "fleetstop", *words[:at]]
+        line += ["--events", "-i", str(inventory or self.lab.inventory), *words[at:]]
         env = {**os.environ, "COLUMNS": "100"}
         process = subprocess.Popen(
             line,

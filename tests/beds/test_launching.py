@@ -19,7 +19,8 @@ import fleetstop
 from fleetstop import Fleet, events
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
-from fleetstop.actions.launching import Arm, LaunchPlan, launch_through
+from fleetstop.actions.launch_plan import Arm, LaunchPlan
+from fleetstop.actions.launching import launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.stop import Interrupted, stopped
@@ -40,7 +41,7 @@ pytestmark = [
     pytest.mark.bed,
     pytest.mark.skipif(not (HERE / "activate.py").exists(), reason="no activator is here yet"),
 ]
-SHIPPED = "activate course supervise swap trainer wary".split()
+SHIPPED = "activate course rehearse supervise swap trainer wary".split()
 BASE = "/root/.fleetstop/train"
 LOG = "/workspace/train.log"
 ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",

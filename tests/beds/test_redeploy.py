@@ -2,79 +2,69 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from . import versions
-from .bed import Bed, Ran, lives, running, until, with_job
+from .bed import Bed, lives, until
+from .redeploying import (
+    JOB,
+    LAUNCH,
+    Code,
+    Inside,
+    ask,
+    log,
+    redeploy,
+    refused_untouched,
+    rotated,
+    stanza,
+    stops_by_one_int,
+    trainers,
+)
 
-pytestmark = pytest.mark.bed
-
-JOB = """match: {script: train.py}
-        stop_signal: INT
-        log: /workspace/train.log
-        checkpoints: /workspace/checkpoints
-        healthcheck: {log_matches: "tok/s", within: 20s}"""
-
-
-def tree(root: Path) -> dict[str, str]:
-    """Every file below it by its hash."""
-    return {
-        str(each.relative_to(root)): hashlib.sha256(each.read_bytes()).hexdigest()
-        for each in sorted(root.rglob("*"))
-        if each.is_file() and not each.is_symlink()
-    }
-
-
-class Code:
-    """The place where the job's code lies, seen from the host."""
-
-    def __init__(self, box: Bed) -> None:
-        self.box = box
-        self.root = box.lab.rootfs(box.vmid) / "root"
-        self.before = tree(self.root)
-
-    @property
-    def train(self) -> str:
-        return (self.root / "train.py").read_text()
-
-    def untouched(self) -> bool:
-        """As before, and nothing of ours beside it."""
-        return tree(self.root) == self.before and not (self.root / ".fleetstop").exists()
+pytestmark = [pytest.mark.bed, pytest.mark.timeout(300)]
 
 
-def redeploy(box: Bed, *words: str, inventory: Path, deadline: float = 120.0) -> Ran:
-    return box.run("redeploy", box.name, *words, inventory=inventory, deadline=deadline, pct=6)
-
-
-def log(box: Bed) -> str:
-    return (box.lab.rootfs(box.vmid) / "workspace/train.log").read_text(errors="replace")
-
-
-def test_new_code_in_old_run_out_next_stop_graceful(box: Bed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("consent", ["--force", "--after-checkpoint"])
+def test_new_code_in_old_run_out_next_stop_graceful(box: Bed, tmp_path: Path, consent: str) -> None:
     """The incident, from its deaf start to the one INT that saves."""
     job = box.start("--save-every", "2", how="deaf")
     until(box.saved)
-    inventory = with_job(box, tmp_path, JOB)
+    inventory = stanza(box, tmp_path)
     where = versions.sources(tmp_path / "src")
-    ran = redeploy(box, str(where / "train.py"), "--force", inventory=inventory)
+    ran = redeploy(box, str(where / "train.py"), consent, inventory=inventory)
     assert ran.code == 0, ran.people
     assert ran.target["result"] == "redeployed"
     assert not lives(job)
     assert "version good" in log(box)
     assert [signal for signal, _ in ran.signals] == ["TERM"]  # lossy for it, and agreed to
-    then = box.run("stop", box.name, "--graceful", inventory=inventory)
-    assert then.code == 0, then.people
-    assert [signal for signal, _ in then.signals] == ["INT"]
-    assert then.target["checkpoint"]["written_after_signal"] is True
-    assert running(box, "train.py") == []
+    old = rotated(box)
+    assert old.count("saving step") // 4 == old.count("saved /")  # and not in the middle of a save
+    stops_by_one_int(box, inventory)
+    assert trainers(box) == []
+
+
+def test_without_consent_the_deaf_one_runs_on_and_nothing_is_left(box: Bed, tmp_path: Path) -> None:
+    """A stop that was not had: its exit code, nothing activated, the stage removed."""
+    job, inventory = box.start(how="deaf"), stanza(box, tmp_path)
+    code = Code(box)
+    before = code.train
+    where = versions.sources(tmp_path / "src")
+    ran = redeploy(box, str(where / "train.py"), "--graceful", inventory=inventory)
+    assert ran.code == 1, ran.people
+    assert ran.target["result"] == "still_running"
+    assert lives(job)
+    assert code.train == before
+    assert not list(code.root.rglob("stage-*"))
+    assert not list(code.root.glob(".*.fleetstop-*"))
 
 
 def test_polite_saves_and_the_new_one_runs(box: Bed, tmp_path: Path) -> None:
     job = box.start("--save-seconds", "0.5")
-    code, inventory = Code(box), with_job(box, tmp_path, JOB)
+    code, inventory = Code(box), stanza(box, tmp_path)
     where = versions.sources(tmp_path / "src")
     ran = redeploy(box, str(where / "train.py"), inventory=inventory)
     assert ran.code == 0, ran.people
@@ -88,17 +78,11 @@ def test_polite_saves_and_the_new_one_runs(box: Bed, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["BROKEN", "NEWER"])
 def test_what_does_not_compile_there_touches_nothing(box: Bed, tmp_path: Path, text: str) -> None:
-    job, inventory = box.start(), with_job(box, tmp_path, JOB)
+    job, inventory = box.start(), stanza(box, tmp_path)
     code = Code(box)
     where = versions.sources(tmp_path / "src", getattr(versions, text))
     ran = redeploy(box, str(where / "train.py"), inventory=inventory)
-    assert ran.code == 7, ran.people
-    assert ran.target["result"] == "deploy_failed"
-    assert ran.signals == []
-    assert "train.py:" in ran.people
-    assert lives(job)
-    assert code.untouched()
-    assert box.signals_seen(job) == 0
+    refused_untouched(ran, job, code, "train.py:", "cannot compile")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +93,11 @@ def test_an_unhealthy_version_is_rolled_back(
     box: Bed, tmp_path: Path, text: str, reason: str
 ) -> None:
     job = box.start("--save-seconds", "0.2")
-    code, inventory = Code(box), with_job(box, tmp_path, JOB)
+    inside = Inside(box)
+    file = inside.at("/root/train.py")
+    os.chown(file, 33, 34)
+    file.chmod(0o640)
+    code, inventory = Code(box), stanza(box, tmp_path)
     old = code.train
     where = versions.sources(tmp_path / "src", getattr(versions, text))
     ran = redeploy(box, str(where / "train.py"), inventory=inventory)
@@ -117,9 +105,93 @@ def test_an_unhealthy_version_is_rolled_back(
     assert ran.target["result"] == "rolled_back"
     assert reason in ran.target["reason"]
     assert code.train == old
+    seen = file.stat()
+    assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (33, 34, 0o640)
     assert not lives(job)
-    (now,) = running(box, "/root/train.py\0")[:1] or [0]
-    assert now
-    then = box.run("stop", box.name, "--graceful", inventory=inventory)
-    assert then.code == 0, then.people
-    assert [signal for signal, _ in then.signals] == ["INT"]
+    assert len(trainers(box)) == 1
+    stops_by_one_int(box, inventory)
+
+
+@pytest.mark.parametrize("text", ["DIES", "DEAF"])
+def test_no_rollback_leaves_it_as_it_is(box: Bed, tmp_path: Path, text: str) -> None:
+    box.start("--save-seconds", "0.2")
+    code, inventory = Code(box), stanza(box, tmp_path)
+    where = versions.sources(tmp_path / "src", getattr(versions, text))
+    ran = redeploy(box, str(where / "train.py"), "--no-rollback", inventory=inventory)
+    assert ran.code == 8, ran.people
+    assert ran.target["result"] == "unhealthy"
+    assert code.train == getattr(versions, text)
+    assert len(trainers(box)) == (text == "DEAF")
+    assert "as --no-rollback has it" in ran.target["reason"]
+    assert [signal for signal, _ in ran.signals] == ["INT"]
+
+
+RUN_SH = {
+    "drops": ("cd /root; exec python3 -u /root/train.py", "word"),
+    "cleans": ('cd /root; exec env -i PATH="$PATH" python3 -u /root/train.py "$@"', "TAG"),
+    "waits": ('cd /root; python3 -u /root/train.py "$@" &\nwait', "ignores INT"),
+    "leaves": ('cd /root; nohup python3 -u /root/train.py "$@" &', "ignores INT"),
+}
+
+
+@pytest.mark.parametrize("how", RUN_SH)
+def test_a_run_sh_that_loses_what_it_is_given(box: Bed, tmp_path: Path, how: str) -> None:
+    """Arguments, environment, or the ears of what it starts: a finding, and 8."""
+    text, said = RUN_SH[how]
+    job = box.start("--save-seconds", "0.2")
+    Inside(box).at("/root/run.sh").write_text(f"#!/bin/bash\n{text}\n")
+    launch = "\n        launch: {run: [/root/run.sh], cwd: /root, env: {TAG: x}}"
+    inventory = stanza(box, tmp_path, launch)
+    where = versions.sources(tmp_path / "src")
+    words = (str(where / "train.py"), "--no-rollback", "--", "--save-seconds", "0.3")
+    ran = redeploy(box, *words, inventory=inventory)
+    assert ran.code == 8, ran.people
+    assert ran.target["result"] == "unhealthy"
+    assert said in ran.target["reason"], ran.target["reason"]
+    assert not lives(job)
+    assert len(trainers(box)) == 1  # it runs on: nobody asked for more
+
+
+@pytest.mark.parametrize("how", ["", "exec "])
+def test_a_run_sh_that_passes_all_on(box: Bed, tmp_path: Path, how: str) -> None:
+    text = f'#!/bin/bash\ncd /root\n{how}python3 -u train.py "$@"\n'
+    Inside(box).at("/root/run.sh").write_text(text)
+    box.start("--save-seconds", "0.2")
+    launch = "\n        launch: {run: [/root/run.sh], cwd: /root, env: {TAG: x}}"
+    inventory = stanza(box, tmp_path, launch)
+    where = versions.sources(tmp_path / "src")
+    words = (str(where / "train.py"), "--", "--save-seconds", "0.3")
+    ran = redeploy(box, *words, inventory=inventory)
+    assert ran.code == 0, ran.people
+    stops_by_one_int(box, inventory)
+
+
+def test_the_very_same_again_sends_nothing_and_stops_nothing(box: Bed, tmp_path: Path) -> None:
+    box.start("--save-seconds", "0.2")
+    inventory = stanza(box, tmp_path, LAUNCH)
+    where = versions.sources(tmp_path / "src")
+    first = redeploy(box, str(where / "train.py"), inventory=inventory)
+    assert first.code == 0, first.people
+    (pid,) = trainers(box)
+    again = ask(box, "redeploy", str(where / "train.py"), inventory=inventory)
+    assert again.code == 0, again.people
+    assert again.signals == []
+    assert trainers(box) == [pid]
+    assert JOB in inventory.read_text()
+
+
+@pytest.mark.parametrize("match", ["{pgrep: train}", "{exe: python3}"])
+def test_what_starts_it_again_is_not_taken_for_the_job(
+    box: Bed, tmp_path: Path, match: str
+) -> None:
+    """Our own processes there are `python3 … /root/.fleetstop/train/…`. Taken for it, the job would
+    be stopped, called not clean, and never started again."""
+    job = box.start("--save-seconds", "0.5")
+    inventory = stanza(box, tmp_path, job=JOB.replace("{script: train.py}", match))
+    where = versions.sources(tmp_path / "src")
+    ran = redeploy(box, str(where / "train.py"), "--to", "/root", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert ran.signals == [("INT", [job.pid])]
+    assert not lives(job)
+    assert len(box.saved()) == 1
+    stops_by_one_int(box, inventory)

@@ -8,7 +8,7 @@ import pytest
 
 from . import versions
 from .bed import Bed, lives, until, with_job
-from .test_redeploy import JOB, Code, tree
+from .redeploying import JOB, Code, tree
 
 pytestmark = pytest.mark.bed
 

@@ -8,7 +8,7 @@ import pytest
 
 from . import versions
 from .bed import Bed, with_job
-from .test_redeploy import JOB, Code, redeploy
+from .redeploying import JOB, Code, redeploy
 
 pytestmark = pytest.mark.bed
 

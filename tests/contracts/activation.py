@@ -19,7 +19,7 @@ from typing import Any
 import fleetstop
 
 SCRIPTS = Path(fleetstop.__file__).parent / "remote" / "scripts"
-SHIPPED = "activate course supervise swap trainer wary".split()
+SHIPPED = "activate course rehearse supervise swap trainer wary".split()
 RUN = "20261130-0800-7f3a"
 PATIENCE_S = 60.0
 OLD = "echo old tok/s\nexec sleep 300\n"

@@ -16,8 +16,6 @@ import pytest
 from tests.contracts.activation import NEW, OLD, Activator, alive, start_of, until
 
 LEAVES_ONE = "sleep 300 & echo $! >child; exit 4\n"
-
-
 QUICK = {"within_s": 0.2, "log_matches": "tok/s"}
 
 
@@ -59,11 +57,14 @@ def test_a_version_that_dies_after_a_while_is_taken_back(job: Activator) -> None
 
 
 def test_a_version_that_cannot_be_executed_is_taken_back(job: Activator) -> None:
+    """Its interpreter was there when that was asked."""
     job.new("train.sh", NEW)
-    job.begin(launch=job.launch("new", argv=["/no/such/python", "train.sh"]))
+    python = job.old("python", "#!/bin/sh\n", 0o755)
+    job.begin(launch=job.launch("new", argv=[str(python), "train.sh"]))
+    python.unlink()
     job.order("go")
     state = back(job)
-    assert state["reason"] == "cannot run /no/such/python: No such file or directory"
+    assert state["reason"] == f"cannot run {python}: No such file or directory"
     assert (state["exit"], state["signal"]) == (None, None)
 
 
@@ -110,7 +111,7 @@ def test_what_is_unhealthy_and_kept_is_never_called_healthy(
     assert state["reason"] == "the client found it so, and left it running"
     assert (state["files"], state["running"]) == ("new", "r2")
     job.runs_now("new")
-    assert job.litter() == []
+    assert job.litter() == [".fleetstop/train/status/new.json.end"]  # its supervisor's own
 
 
 def test_what_is_unwell_comes_back_by_itself_once_it_has_ended(job: Activator) -> None:
@@ -211,10 +212,13 @@ def test_that_holds_also_if_its_supervisor_was_killed(job: Activator) -> None:
 
 def test_an_old_version_that_does_not_start_either_is_told(job: Activator) -> None:
     job.new("train.sh", "exit 3\n")
-    job.begin(launch_old=job.launch("old", cwd="/no/such"))
+    gone = job.place / "gone"
+    gone.mkdir()
+    job.begin(launch_old=job.launch("old", cwd=str(gone)))
+    gone.rmdir()
     job.order("go")
     state = job.end("failed")
-    told = "the old version does not run: cannot change to /no/such: No such file or directory"
+    told = f"the old version does not run: cannot change to {gone}: No such file or directory"
     assert state["reason"] == f"it ended with exit code 3; {told}"
     assert (state["files"], state["trainer"], state["running"]) == ("old", None, None)
     assert (job.dest / "train.sh").read_text() == OLD
@@ -299,9 +303,12 @@ def test_a_launcher_that_fails_is_told(job: Activator, prefix: list[str], said: 
 
 def test_the_launcher_of_a_dead_supervisor_is_told(job: Activator) -> None:
     job.new("train.sh", NEW)
-    job.begin(launch=job.launch("new", cwd="/no/such", prefix=BACKGROUND))
+    gone = job.place / "gone"
+    gone.mkdir()
+    job.begin(launch=job.launch("new", cwd=str(gone), prefix=BACKGROUND))
+    gone.rmdir()
     job.order("go")
-    assert back(job)["reason"] == "cannot change to /no/such: No such file or directory"
+    assert back(job)["reason"] == f"cannot change to {gone}: No such file or directory"
 
 
 def test_the_activator_is_no_parent_of_what_it_starts(job: Activator) -> None:

@@ -286,6 +286,31 @@ def test_nothing_is_imported_for_a_user_who_may_not_read_it(run: Run) -> None:
 
 
 @as_root
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="needs one that anybody may run")
+@pytest.mark.parametrize("groups", [[], [NOBODY]])
+def test_who_is_not_root_stays_who_he_is(run: Run, outside: Path, groups: list[int]) -> None:
+    """setgroups(2) is root's: a login has its own group among the others, or has not."""
+    run.log, run.status, run.file = (outside / name for name in ("log", "status", "spec"))
+    script = outside / "supervise.py"
+    script.write_text(SCRIPT.read_text())
+    run.spec |= {"cwd": str(outside), "log": str(run.log), "status": str(run.status)}
+    run.spec |= {"uid": NOBODY, "gid": NOBODY, "groups": groups, "argv": ["sleep", "60"]}
+    run.file.write_text(json.dumps(run.spec))
+    for had in (["--clear-groups"], ["--groups", str(NOBODY)]):
+        who = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", *had]
+        done = subprocess.run(
+            [*who, "/usr/bin/python3", "-I", str(script), str(run.file)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        word, pid, start = done.stdout.split()
+        assert word == "started", done
+        run.pid, run.start = int(pid), int(start)
+        assert run.field("Uid").split() == [str(NOBODY)] * 4
+        os.kill(run.pid, signal.SIGKILL)
+        assert run.ended() == (None, "KILL")
+
+
+@as_root
 def test_root_opens_no_log_for_a_user_who_may_not(run: Run) -> None:
     code, line = run.ask(argv=["sleep", "60"], cwd="/", uid=NOBODY, gid=NOBODY, groups=[])
     assert (code, line) == (1, f"failed cannot append to {run.log}: Permission denied")

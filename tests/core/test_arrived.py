@@ -27,7 +27,10 @@ def test_added_words_have_to_stand_side_by_side() -> None:
         (("/usr/bin/python3", "./train.py", "-v"), ("./train.py", "-v"), True),
         # env and nice exec the rest
         (("python3", "train.py"), ("env", "-i", "python3", "train.py"), True),
-        (("/usr/bin/python3.11", "train.py"), ("python3", "train.py"), False),
+        # a run.sh that execs it, a shim, a virtual environment's own name
+        (("python3", "-u", "/root/train.py", "-v"), ("/root/run.sh", "-v"), True),
+        (("python3", "-u", "/root/train.py"), ("bash", "-c", "exec python3 -u train.py"), True),
+        (("/usr/bin/python3.11", "train.py"), ("python3", "train.py"), True),
         (("/usr/bin/python3", "train.py"), ("python3", "train.py"), True),
         (("python3", "train.py"), ("python3", "train.py", "--lr", "1"), False),
         (("python3", "other.py"), ("python3", "train.py"), False),
@@ -38,6 +41,12 @@ def test_the_started_process_itself_has_what_it_was_started_with(
     argv: tuple[str, ...], started: tuple[str, ...], ok: bool
 ) -> None:
     assert arguments(argv, started, ()).ok is ok
+
+
+def test_a_script_that_execs_the_trainer_may_drop_what_was_added() -> None:
+    found = arguments(("python3", "train.py"), ("/root/run.sh", "--lr", "1"), ("--lr", "1"))
+    assert found.ok is False
+    assert "2 of 2 added words did not reach it" in found.said
 
 
 def test_who_gave_itself_another_title_is_not_accused() -> None:

@@ -143,9 +143,15 @@ def test_sent_files_that_nobody_loads_are_a_finding() -> None:
     assert settle(sent("model.py"), (listed,)).findings == ()
 
 
-def test_a_near_miss_says_where_it_would_lie() -> None:
-    [said] = settle(sent("proj/train.py", "proj/model.py"), (TRAIN,)).findings
-    assert said.endswith("not among the files; proj/train.py lands as /root/proj/train.py")
+def test_a_near_miss_is_refused_and_says_where_it_would_lie() -> None:
+    """The job would be stopped for files it does not load, and the old code would come back."""
+    wanted = "proj/train.py would land as /root/proj/train.py"
+    for configured in (None, "/root"):
+        with pytest.raises(DeployFailed, match=wanted) as caught:
+            settle(sent("proj/train.py", "proj/model.py"), (TRAIN,), configured=configured)
+        assert "DIR/." in (caught.value.hint or "")
+    asked = settle(sent("proj/train.py"), (TRAIN,), asked="/root")
+    assert asked.findings[0].endswith("proj/train.py lands as /root/proj/train.py")
 
 
 def test_two_files_that_could_be_the_one_that_runs_are_told() -> None:

@@ -9,8 +9,16 @@ import pytest
 
 from fleetstop.core.gpu import Gpu, GpuView, Holder, Unseen
 from fleetstop.core.inventory import Healthcheck, Job, Launch, Match
-from fleetstop.core.launching.ended import Record
-from fleetstop.core.launching.health import DEAF_S, Expected, Health, Seen, expected_of, health
+from fleetstop.core.launching.ended import Born, Record
+from fleetstop.core.launching.health import (
+    DEAF_S,
+    TRAINS_S,
+    Expected,
+    Health,
+    Seen,
+    expected_of,
+    health,
+)
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.signals import NUMBERS, Masks
 
@@ -175,11 +183,32 @@ def test_a_trainer_that_died_under_a_living_wrapper_is_no_life() -> None:
     assert (found.state, found.why) == ("unhealthy", ("10 ended within 4 s",))
 
 
+def test_the_end_of_a_wrapper_is_not_told_as_its_trainers() -> None:
+    """run.sh ends with an echo, and so with 0, whatever became of the trainer."""
+    record = Record(mark="m", trainer=Born(8, 5), ended_at="2026-03-04T14:02:29+00:00", exit=0)
+    found = health(WRAPPED, look(2.0, lost=(10,), record=record))
+    assert found.why == ("10 ended within 2 s; what started it then ended: exit 0",)
+    own = msgspec.structs.replace(record, trainer=Born(10, 5))
+    found = health(WRAPPED, look(2.0, lost=(10,), record=own))
+    assert found.why == ("10 ended within 2 s: exit 0",)
+
+
 def test_a_wrapper_below_which_nobody_trains_is_waited_for_and_then_told() -> None:
     shell = process(8, argv=("bash", "run.sh"), hears=())
-    assert health(WRAPPED, look(9.0, shell, root=shell)).state == "waiting"
-    found = health(WRAPPED, look(10.0, shell, root=shell))
+    assert health(WRAPPED, look(TRAINS_S - 1, shell, root=shell)).state == "waiting"
+    found = health(WRAPPED, look(TRAINS_S, shell, root=shell))
     assert found.why == ("no trainer is seen below what was started",)
+    patient = msgspec.structs.replace(WRAPPED, within_s=300.0)
+    assert health(patient, look(TRAINS_S, shell, root=shell)).state == "waiting"
+
+
+def test_trainers_that_come_late_have_to_live_as_long() -> None:
+    """torchrun was up for 30 s before its rank was."""
+    shell = process(8, argv=("torchrun", "train.py"), hears=("INT",))
+    late = process(12, ppid=8, born_s=130.0)
+    look_at = [health(WRAPPED, look(age, shell, late, root=shell, trainers=(late.id,))).state
+               for age in (31.0, 39.0, 41.0)]  # fmt: skip
+    assert look_at == ["waiting", "waiting", "healthy"]
 
 
 def test_one_that_outlives_what_was_started_will_end_unrecorded() -> None:

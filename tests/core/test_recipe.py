@@ -172,6 +172,9 @@ def test_as_whom(
 )
 def test_of_whom_is_asked(launch: Launch | None, origin: Origin | None, who: str) -> None:
     assert whom(launch, origin) == who
+    # a login without root cannot become another: its own is meant where nobody is named
+    ours = Origin(ProcessId(90, 1), uid=1005)
+    assert whom(launch, origin, ours) == (who if who != "0" else "1005")
 
 
 @pytest.mark.parametrize(

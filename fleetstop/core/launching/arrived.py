@@ -26,7 +26,7 @@ def arguments(
         return Arrived(None, "its command line could not be read")
     if _retitled(argv):
         return Arrived(None, "it has given itself another title: its arguments are not seen")
-    if started is not None and not _same_end(argv, started):
+    if started is not None and _is_it(argv, started) and not _same_end(argv, started):
         return Arrived(False, "its arguments are not those it was started with")
     if extra and not _side_by_side(argv, extra):
         lost = [word for word in extra if word not in argv]
@@ -38,6 +38,12 @@ def arguments(
 def _retitled(argv: Sequence[str]) -> bool:
     """setproctitle(3) leaves one text where the words were."""
     return len(argv) == 1 and (" " in argv[0] or argv[0].endswith(":"))
+
+
+def _is_it(argv: Sequence[str], started: Sequence[str]) -> bool:
+    """Still the program that was started. A run.sh that ends in `exec python train.py "$@"`, or a
+    shim, has put another in its place: then it is a wrapper like any other."""
+    return any(_name(each) == _name(started[0]) for each in argv)
 
 
 def _same_end(argv: Sequence[str], started: Sequence[str]) -> bool:
@@ -52,8 +58,11 @@ def _same_end(argv: Sequence[str], started: Sequence[str]) -> bool:
 
 def _alike(argv: Sequence[str], started: Sequence[str]) -> bool:
     count = min(len(argv), len(started))
-    here, there = argv[-count].rpartition("/")[2], started[-count].rpartition("/")[2]
-    return here == there
+    return _name(argv[-count]) == _name(started[-count])
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
 
 
 def _side_by_side(argv: Sequence[str], extra: Sequence[str]) -> bool:

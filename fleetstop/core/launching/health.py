@@ -28,6 +28,8 @@ DEAF_S = 5.0
 still install a handler of its own, once its imports are done."""
 SETTLES_S = 5.0
 """So long it has to live whatever its log says: what fails in its first batch has logged too."""
+TRAINS_S = 60.0
+"""So long at least what was started may take to start a trainer: torchrun imports torch first."""
 GPU_S = 60.0
 """So long at least a GPU may lie unused: importing and loading come before the first allocation."""
 # SIGPIPE and SIGXFSZ, which CPython ignores once it is up (Python/pylifecycle.c)
@@ -169,19 +171,26 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
         return _Answer("alive", False, f"it ended within {spoken(seen.age_s)}{_end(seen)}")
     if not seen.trainers:
         lacks = seen.unclear or "no trainer is seen below what was started"
-        return _Answer("alive", False, lacks, expected.within_s)
+        return _Answer("alive", False, lacks, max(expected.within_s, TRAINS_S))
     said = f"alive as {_pids(seen, seen.trainers)}"
     lives_s = expected.within_s
     if expected.log_matches is not None:
         lives_s = min(SETTLES_S, lives_s)
-    if seen.age_s < lives_s:
-        return _Answer("alive", None, said, lives_s)
+    # a launcher may have been up for a while before its trainers are
+    born = [seen.tree.age_s(p) for each in seen.trainers if (p := seen.tree.get(each)) is not None]
+    age_s = min([seen.age_s, *born])
+    if age_s < lives_s:
+        return _Answer("alive", None, said, seen.age_s - age_s + lives_s)
     return _Answer("alive", True, said)
 
 
 def _end(seen: Seen) -> str:
+    """On record is the end of what was started; how a trainer below it ended is not."""
     record = seen.record
-    return f": {way(record)}" if record is not None and record.ended_at is not None else ""
+    if record is None or record.ended_at is None:
+        return ""
+    other = seen.lost and record.trainer is not None and record.trainer.pid not in seen.lost
+    return f"; what started it then ended: {way(record)}" if other else f": {way(record)}"
 
 
 def _pids(seen: Seen, ids: Iterable[ProcessId]) -> str:

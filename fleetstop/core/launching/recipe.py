@@ -67,11 +67,13 @@ class ShownSpec(Struct, frozen=True):
     rest: tuple[str, ...]
 
 
-def whom(launch: Launch | None, origin: Origin | None) -> str:
-    """Of whom `user` is to be asked in the place: a name, or a number."""
+def whom(launch: Launch | None, origin: Origin | None, ours: Origin | None = None) -> str:
+    """Of whom `user` is to be asked in the place: a name, or a number. `ours`: our own shell, whose
+    user it is where nobody says another: root's mostly, on a plain host the login's."""
     if launch is not None and launch.user is not None:
         return launch.user
-    return str(origin.uid) if origin is not None and origin.uid is not None else "0"
+    known = [each.uid for each in (origin, ours) if each is not None and each.uid is not None]
+    return str(known[0]) if known else "0"
 
 
 def recipe(

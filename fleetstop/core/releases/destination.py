@@ -225,6 +225,13 @@ def _deeper(payload: Payload, inner: str) -> Payload | None:
 def _told(settled: Destination, run: Loaded) -> Destination:
     if _reaches(settled, run):
         return settled
+    if (near := _near(settled, run)) and posixpath.basename(run.main) != "__main__.py":
+        # a job stopped for files that it does not load would come back as the old one
+        raise DeployFailed(
+            f"{plain(run.main)} is what runs, but {plain(settled.landings[near])} would land as "
+            f"{plain(near)}",
+            hint="name what it lies in by its contents, DIR/. , or say --to DIRECTORY",
+        )
     said = (*settled.findings, _runs(settled, run))
     return Destination(settled.dest, settled.by, settled.payload, settled.main, said)
 
@@ -242,10 +249,15 @@ def _reaches(settled: Destination, run: Loaded) -> bool:
 
 
 def _runs(settled: Destination, run: Loaded) -> str:
-    name = posixpath.basename(run.main)
-    near = [place for place in settled.landings if posixpath.basename(place) == name]
-    but = f"; {plain(settled.landings[near[0]])} lands as {plain(near[0])}" if near else ""
+    near = _near(settled, run)
+    but = f"; {plain(settled.landings[near])} lands as {plain(near)}" if near else ""
     return f"{plain(run.main)} is what runs, and is not among the files{but}"
+
+
+def _near(settled: Destination, run: Loaded) -> str | None:
+    """Where a file of the same name lands."""
+    name = posixpath.basename(run.main)
+    return next((each for each in settled.landings if posixpath.basename(each) == name), None)
 
 
 def _check(settled: Destination, checkpoints: str | None) -> None:

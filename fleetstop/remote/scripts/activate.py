@@ -4,20 +4,24 @@
     PYTHON -I BASE/activate.py --clean BASE RUN
 
 Runs where the trainer runs, on the job's own interpreter (3.6 or later), detached, and sends no
-signal, ever. course.py, swap.py, trainer.py, wary.py and supervise.py have to lie beside it.
+signal, ever. course.py, swap.py, trainer.py, rehearse.py, wary.py and supervise.py have to lie
+beside it.
 SPEC.json, which holds secrets, is removed as soon as it is read:
 
     schema 1, run, base, dest    run is a name; base = BASE, which only we may write to; dest holds
                                  every file
     release, before              names or null: what is brought up; what is kept of the one before
     before_manifest              goes into releases/BEFORE/manifest.json where there is none
+    before_lies                  false: BEFORE is kept, and is the way back, but what lies there is
+                                 another release, or a mixture; that is not kept
     files                        [{"path", "staged", "sha256", "size", "mode", "uid", "gid"}], the
                                  paths absolute, without symbolic links
     gone                         [{"pid", "start"}]: gone before anything is replaced
     launch, launch_old           what supervise.py reads, or null: nothing is started. Each has a
                                  mark and status of its own, never used before; besides it may have
                                  "prefix", words before the command, which has to return at once
-    log                          rotated unless somebody is seen to write it, or null
+    log                          rotated unless somebody is seen to write it, or null; the new one
+                                 is its user's, where he could not write the old one
     health                       {"within_s", "log_matches": a regular expression or null}
     roll_back                    whether the old version comes back by itself
     patience_s, stale_s, keep    numbers; so many releases are kept
@@ -74,7 +78,8 @@ def _beside(name: str) -> Any:
 if TYPE_CHECKING:
     from fleetstop.remote.scripts import course, swap, trainer, wary
 else:
-    wary, trainer, swap, course = map(_beside, "wary trainer swap course".split())
+    _ALL = "wary supervise rehearse trainer swap course".split()
+    wary, _, _, trainer, swap, course = map(_beside, _ALL)
 
 Json = Dict[str, Any]
 UNSEEN = contextlib.suppress(OSError, wary.Refused)

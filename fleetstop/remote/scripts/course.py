@@ -108,12 +108,17 @@ class Activation:
         try:
             self.swap.prepare()
             for each in filter(None, (self.old, self.new)):
+                self._rehearse(each)
                 each.make_room()
             self._write("waiting", running=self._runs())
         except BaseException:
             self._no_room()
             self._try_to(self.swap.clean)
             raise
+
+    def _rehearse(self, one: "trainer.Trainer") -> None:
+        gone = [each["pid"] for each in self.spec["gone"]]
+        one.rehearse(self.spec["files"] if one is self.new else [], self.spec["log"], gone)
 
     def wait(self) -> bool:
         """Whether all that has to be gone is gone; else it has ended, and all is as it was."""
@@ -174,11 +179,12 @@ class Activation:
         if log is None:
             return
         try:
-            who = trainer.writers(wary.bytes_of(log))
+            who = os.path.exists(wary.bytes_of(log)) and trainer.writers(wary.bytes_of(log))
             if who:
                 self.findings.append(f"{log} was not rotated: PID {who[0]} writes it")
                 return
-            rotated = wary.rotate(wary.bytes_of(log))
+            its = self.new.spec if self.new is not None and self.new.lacks_log else None
+            rotated = wary.rotate(wary.bytes_of(log), (its["uid"], its["gid"]) if its else None)
         except FileNotFoundError:
             return
         except (OSError, wary.Refused) as error:

@@ -215,8 +215,8 @@ def _set_limit(name: str, soft: int, hard: int) -> None:
 
 def _set_ids(spec: Spec) -> None:
     """Only what differs: who is not root may be told to stay who he is."""
-    uid, gid = spec["uid"], spec["gid"]
-    if set(os.getgroups()) != set(spec["groups"]):
+    uid, gid, other = spec["uid"], spec["gid"], set(os.getgroups()) ^ set(spec["groups"])
+    if other and (os.geteuid() == 0 or other != {gid}):  # his own may stand among them or not
         os.setgroups(spec["groups"])
     if os.getresgid() != (gid, gid, gid):
         os.setgid(gid)

@@ -17,9 +17,10 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import wary
+    from fleetstop.remote.scripts import rehearse, wary
 else:
-    import wary  # activate.py has loaded it from beside itself
+    import rehearse  # activate.py has loaded both from beside itself
+    import wary
 
 Json = Dict[str, Any]
 START_S = 60.0  # so long the supervisor may take to tell of the start
@@ -41,6 +42,7 @@ class Trainer:
         self.prefix = [wary.bytes_of(word) for word in spec.get("prefix") or []]
         self.spec = {name: value for name, value in spec.items() if name != "prefix"}
         self.late = None  # type: Optional[List[str]]
+        self.lacks_log = False
         self.status, self.mark = wary.bytes_of(spec["status"]), str(spec["mark"])
         self.log = wary.bytes_of(spec["log"]) if spec["log"] else None
         self.id = None  # type: Optional[Json]
@@ -58,6 +60,19 @@ class Trainer:
             wary.fill(self.base.at(self.file), b" " * len(self._text()) + ROOM, 0o600)
             wary.fill(self.status + b".new", ROOM)
             wary.fill(self.status + b".end", ROOM)
+
+    def rehearse(self, files: List[Json], log: Optional[str], gone: List[int]) -> None:
+        """Refused: it would not start. `log` will be made anew, unless others than `gone` write it;
+        then it may be its user's."""
+        why, self.lacks_log = rehearse.obstacle(self.spec, files)
+        if why and not (self.lacks_log and log == self.spec["log"] and self._log_is_free(gone)):
+            raise wary.Refused(why)
+
+    def _log_is_free(self, gone: List[int]) -> bool:
+        assert self.log is not None
+        with wary.MISSING:
+            return not set(writers(self.log)) - set(gone)
+        return os.path.isdir(os.path.dirname(self.log))
 
     def _text(self) -> bytes:
         argv = self.spec["argv"] if self.late is None else self.late

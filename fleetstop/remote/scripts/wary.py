@@ -4,6 +4,7 @@ Loaded by swap.py and activate.py, which lie beside it. Python 3.6 or later, sta
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -20,7 +21,6 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 CHUNK = 1 << 20
-SMALL = 16 << 20
 GET_FLAGS, FIXED = 0x80086601, 0x30  # FS_IOC_GETFLAGS; immutable, append-only: linux/fs.h
 MISSING = contextlib.suppress(FileNotFoundError)
 
@@ -156,40 +156,49 @@ def digest(here: int, name: bytes) -> bytes:
     return digest.digest()
 
 
-def again(here: int, name: bytes, there: int, temp: bytes, apart: bool = False) -> None:
-    """The same file there too: a hard link, or a copy with owner, mode and times if none can be, or
-    if it is small or has to stay `apart`: an editor that writes in place would change both."""
+def again(here: int, name: bytes, there: int, temp: bytes) -> None:
+    """The same file there too, with owner, mode and times. A copy, since whoever writes into the
+    one (scp does) would change the other by a hard link too, and since that makes what runs look
+    changed. On a full disk the way back matters more than that."""
     with MISSING:
         os.unlink(temp, dir_fd=there)
+    source = os.open(name, PLAIN, dir_fd=here)
     try:
-        if apart or os.stat(name, dir_fd=here, follow_symlinks=False).st_size <= SMALL:
-            raise OSError("not by a link")
+        of = os.fstat(source)
+        copy(source, there, temp, (of.st_uid, of.st_gid), of.st_mode)
+        os.utime(temp, ns=(of.st_atime_ns, of.st_mtime_ns), dir_fd=there)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        with MISSING:
+            os.unlink(temp, dir_fd=there)
         os.link(name, temp, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
-    except OSError:
-        source = os.open(name, PLAIN, dir_fd=here)
-        try:
-            of = os.fstat(source)
-            copy(source, there, temp, (of.st_uid, of.st_gid), of.st_mode)
-            os.utime(temp, ns=(of.st_atime_ns, of.st_mtime_ns), dir_fd=there)
-        finally:
-            os.close(source)
+    finally:
+        os.close(source)
     os.rename(temp, name, src_dir_fd=there, dst_dir_fd=there)  # leaves both if they are one file
 
 
-def rotate(log: bytes) -> Optional[bytes]:
-    """LOG.YYYYmmdd-HHMMSS (UTC) by its last change; a new one of the same owner and mode."""
+def rotate(log: bytes, its: Optional[Tuple[int, int]] = None) -> Optional[bytes]:
+    """LOG.YYYYmmdd-HHMMSS (UTC) by its last change; a new one of the same owner and mode. `its`:
+    the user and group who could not write that one, and who get the new one, though it be first."""
     with Top(b"/").folder(os.path.dirname(log)) as here, doing("rotate", log):
         name = os.path.basename(log)
         was = shape(here, name)
-        if was is None or was[2] == 0:
+        if was is None:
+            if its is not None:
+                own(os.open(name, NEW, 0o600, dir_fd=here), its[0], its[1], 0o644)
+            return None
+        if was[2] == 0 and its is None:
             return None
         seen = os.stat(name, dir_fd=here, follow_symlinks=False)
         new = free = name + time.strftime(".%Y%m%d-%H%M%S", time.gmtime(seen.st_mtime)).encode()
         while free in os.listdir(b"/proc/self/fd/%d" % here):
             free = new + b"-%d" % (int(free[len(new) + 1 :] or b"1") + 1)
         os.rename(name, free, src_dir_fd=here, dst_dir_fd=here)
+        uid, gid = its or (seen.st_uid, seen.st_gid)
+        mode = seen.st_mode | (stat.S_IWUSR if its else 0)
         try:
-            own(os.open(name, NEW, 0o600, dir_fd=here), seen.st_uid, seen.st_gid, seen.st_mode)
+            own(os.open(name, NEW, 0o600, dir_fd=here), uid, gid, mode)
         except OSError:
             os.rename(free, name, src_dir_fd=here, dst_dir_fd=here)
             raise

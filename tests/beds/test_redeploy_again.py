@@ -1,0 +1,170 @@
+"""What was deployed once: back to an earlier release, on from its last checkpoint, two at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from . import versions
+from .bed import Bed, lives, until
+from .redeploying import (
+    LAUNCH,
+    Code,
+    Inside,
+    argv,
+    ask,
+    environ,
+    log,
+    redeploy,
+    rotated,
+    stanza,
+    stops_by_one_int,
+    trainers,
+)
+
+pytestmark = [pytest.mark.bed, pytest.mark.timeout(300)]
+
+RESUMES = LAUNCH.replace("}", ', resume: ["--resume", "{checkpoint}"], env: {TAG: "a"}}')
+ONE, TWO = versions.version("one"), versions.version("two")
+
+
+def releases(code: Code) -> dict[str, dict[str, object]]:
+    place = code.root / ".fleetstop/train/releases"
+    return {
+        each.name: json.loads((each / "manifest.json").read_text())
+        for each in sorted(place.iterdir())
+    }
+
+
+def deployed(box: Bed, tmp_path: Path, inventory: Path, text: str) -> str:
+    where = versions.sources(tmp_path / "src", text)
+    ran = redeploy(box, str(where / "train.py"), inventory=inventory)
+    assert ran.code == 0, ran.people
+    found = ran.target["release"]
+    assert found["id"] == found["running"], found
+    return str(found["id"])
+
+
+def test_rollback_to_the_one_before_and_to_a_named_one(box: Bed, tmp_path: Path) -> None:
+    box.start("--save-seconds", "0.2")
+    code, inventory = Code(box), stanza(box, tmp_path, LAUNCH)
+    one = deployed(box, tmp_path, inventory, ONE)
+    two = deployed(box, tmp_path, inventory, TWO)
+    kept = releases(code)
+    assert {one, two} < set(kept)
+    (first,) = set(kept) - {one, two}
+    assert first < one < two
+    told = kept[two]
+    assert told["argv"] and told["cwd"] == "/root" and told["who"] and told["when"]  # noqa: PT018
+
+    shown = ask(box, "rollback", "--dry-run", "--diff", inventory=inventory)
+    assert (shown.code, shown.target["result"]) == (0, "planned"), shown.people
+    assert 'version one")' in shown.people
+    assert code.train == TWO
+
+    back = ask(box, "rollback", inventory=inventory)
+    assert back.code == 0, back.people
+    assert code.train == ONE
+    assert "version one" in log(box)
+    assert [each for each, _ in back.signals] == ["INT"]
+
+    oldest = ask(box, "rollback", "--to", first, inventory=inventory)
+    assert oldest.code == 0, oldest.people
+    assert code.train == versions.TRAINER.read_text()
+
+    nothing = ask(box, "rollback", "--to", "2020", inventory=inventory)
+    assert nothing.code == 5, nothing.people
+    assert two in nothing.people
+    assert len(trainers(box)) == 1
+    stops_by_one_int(box, inventory)
+
+
+def test_five_are_kept_and_what_runs(box: Bed, tmp_path: Path) -> None:
+    box.start("--save-seconds", "0.1")
+    code = Code(box)
+    quick = LAUNCH + "\n        deploy: {dest: /root}"
+    inventory = stanza(box, tmp_path, quick)
+    ids = [deployed(box, tmp_path, inventory, versions.version(f"v{n}")) for n in range(7)]
+    kept = sorted(releases(code))
+    assert len(kept) <= 6, kept
+    assert ids[-5:] == [each for each in kept if each in ids[-5:]]
+    assert ids[0] not in kept
+
+
+def test_on_from_the_checkpoint_that_the_stop_has_written(box: Bed, tmp_path: Path) -> None:
+    """Its path in the new argv, beside `--env` and what stands behind --."""
+    box.start("--save-seconds", "0.3", "--save-every", "2")
+    until(box.saved)
+    inventory = stanza(box, tmp_path, RESUMES)
+    text = versions.version("resumed", "    sys.argv[1:] = words_of(sys.argv[1:])\n").replace(
+        "def main() -> int:",
+        "def words_of(words):\n"
+        "    at = words.index('--resume')\n"
+        "    say('goes on from ' + words[at + 1])\n"
+        "    return words[:at] + words[at + 2:]\n\n\n"
+        "def main() -> int:",
+    )
+    where = versions.sources(tmp_path / "src", text)
+    words = (str(where / "train.py"), "--env", "LR=1e-4", "--env", "TAG=b")
+    ran = redeploy(box, *words, "--", "--save-seconds", "0.4", inventory=inventory)
+    assert ran.code == 0, ran.people
+    ((_, _),) = ran.signals
+    last = ran.target["checkpoint"]["path"]
+    assert ran.target["checkpoint"]["written_after_signal"] is True
+    assert f"saved {last}" in rotated(box)
+    (pid,) = trainers(box)
+    assert argv(pid)[-4:] == ["--resume", last, "--save-seconds", "0.4"]
+    told = environ(pid)
+    assert (told["LR"], told["TAG"]) == ("1e-4", "b")
+    assert f"goes on from {last}" in log(box)
+    # what was typed once is not kept: the next restart is by the inventory again
+    again = ask(box, "restart", inventory=inventory)
+    assert again.code == 0, again.people
+    (pid,) = trainers(box)
+    newest = again.target["checkpoint"]["path"]
+    assert newest != last
+    assert argv(pid)[-2:] == ["--resume", newest]
+    assert environ(pid)["TAG"] == "a"
+    assert "LR" not in environ(pid)
+
+
+def test_one_that_saves_when_the_redeploy_comes_is_not_cut(box: Bed, tmp_path: Path) -> None:
+    """A periodic save of 3 s, in place: one INT into it would cost that and the one before."""
+    job = box.start("--save-every", "4", "--save-seconds", "3", "--in-place")
+    until(lambda: "saved" in box.log(job) and box.log(job).rstrip().endswith("%"))
+    inventory = stanza(box, tmp_path, LAUNCH)
+    where = versions.sources(tmp_path / "src")
+    ran = redeploy(box, str(where / "train.py"), inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert [each for each, _ in ran.signals] == ["INT"]
+    old = rotated(box)
+    begun, done = old.count("latest.pt: 0%"), old.count("saved /")
+    assert begun == done >= 2
+    assert "holding" in ran.names()
+    assert box.saved() == ["latest.pt"]
+    assert not lives(job)
+
+
+def test_two_at_once_and_the_second_is_refused(box: Bed, tmp_path: Path) -> None:
+    job = box.start("--save-seconds", "4")
+    inventory = stanza(box, tmp_path, LAUNCH)
+    code = Code(box)
+    one = versions.sources(tmp_path / "one", ONE)
+    two = versions.sources(tmp_path / "two", TWO)
+    first = box.popen("redeploy", box.name, str(one / "train.py"), inventory=inventory)
+    until(lambda: "KeyboardInterrupt" in box.log(job))
+    second = box.popen("redeploy", box.name, str(two / "train.py"), inventory=inventory)
+    refused = box.finish(second, alone=False)
+    ran = box.finish(first, alone=False)
+    assert ran.code == 0, ran.people
+    assert refused.code == 5, refused.people
+    assert ran.report["run"] in refused.people
+    assert refused.signals == []
+    assert len(ran.signals) == 1
+    assert rotated(box).count("KeyboardInterrupt") == 1
+    assert code.train == ONE
+    assert len(trainers(box)) == 1
+    base = Inside(box).at("/root/.fleetstop/train")
+    assert not list(base.glob("stage-*"))
