@@ -47,7 +47,8 @@ def goes_on(activation: Activation, outcome: Outcome, left_s: float | None) -> b
     """Only the watching ends: what has heard its signal may end yet, and nothing would run then.
     `outcome`: of a stop that did not see it end; `left_s`: of the --timeout, None: no end."""
     over = left_s is not None and left_s <= 0
-    return activation.ordered == "armed" and (over or outcome.result == "unreachable")
+    unseen = outcome.result == "unreachable" and outcome.signals
+    return activation.ordered == "armed" and bool(over or unseen)
 
 
 def version(release: str | None, else_: str) -> str:
