@@ -113,7 +113,7 @@ def test_what_is_unhealthy_and_kept_is_never_called_healthy(
     assert state["reason"] == "the client found it so, and left it running"
     assert (state["files"], state["running"]) == ("new", "r2")
     job.runs_now("new")
-    assert job.litter() == []
+    assert [name for name in job.litter() if "status" not in name] == []  # that is the living one's
 
 
 def test_what_is_unwell_comes_back_by_itself_once_it_has_ended(job: Activator) -> None:
