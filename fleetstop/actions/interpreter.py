@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from fleetstop.actions.telling import Scope
 from fleetstop.core import redact
 from fleetstop.core.commands import Command
+from fleetstop.core.launching.interpreter import USUAL
 from fleetstop.core.releases.survey import answer
 from fleetstop.core.spelling import plain
 from fleetstop.errors import DeployFailed
@@ -21,6 +22,7 @@ QUIET_S = 60.0
 _READ_RATE = 10e6
 """Bytes a second at which a slow disk is still waited for."""
 _ENDS = 20
+_NEEDS = "install python3 there (3.6 or later); `status` and `stop` need none"
 T = TypeVar("T")
 
 
@@ -49,6 +51,9 @@ async def ask(
     if found is not None:
         return found
     name, said = plain(interpreter), last(done.data) or "nothing"
+    if done.status == 127 and interpreter == USUAL:
+        # of a job that is no Python: a program, say, in a container that has nothing else
+        raise failed(f"there is no {name}, and what brings a job up again runs on it", hint=_NEEDS)
     if done.status == 127:
         raise failed(f"the job's interpreter, {name}, is not there")
     if done.status == 126:

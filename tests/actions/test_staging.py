@@ -314,6 +314,19 @@ def test_an_interpreter_that_is_missing_is_named(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_where_there_is_no_python_at_all_that_is_said(
+    tmp_path: Path, without_tar: dict[str, str]
+) -> None:
+    async def story(deploy: Deploy) -> None:
+        deploy.sends(train_py=GOOD)
+        error = await deploy.fails(interpreter="python3")
+        assert "there is no python3, and what brings a job up again runs on it" in error.message
+        assert "install python3 there" in error.hint
+        assert error.exit_code == 7
+
+    play(tmp_path, story, env=without_tar)
+
+
 def test_a_file_that_changes_while_it_is_sent_is_noticed(tmp_path: Path) -> None:
     async def story(deploy: Deploy) -> None:
         deploy.sends(train_py=GOOD)

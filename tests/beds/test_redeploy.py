@@ -178,3 +178,20 @@ def test_the_very_same_again_sends_nothing_and_stops_nothing(box: Bed, tmp_path:
     assert again.signals == []
     assert trainers(box) == [pid]
     assert JOB in inventory.read_text()
+
+
+@pytest.mark.parametrize("match", ["{pgrep: train}", "{exe: python3}"])
+def test_what_starts_it_again_is_not_taken_for_the_job(
+    box: Bed, tmp_path: Path, match: str
+) -> None:
+    """Our own processes there are `python3 … /root/.fleetstop/train/…`. Taken for it, the job would
+    be stopped, called not clean, and never started again."""
+    job = box.start("--save-seconds", "0.5")
+    inventory = stanza(box, tmp_path, job=JOB.replace("{script: train.py}", match))
+    where = versions.sources(tmp_path / "src")
+    ran = redeploy(box, str(where / "train.py"), "--to", "/root", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert ran.signals == [("INT", [job.pid])]
+    assert not lives(job)
+    assert len(box.saved()) == 1
+    stops_by_one_int(box, inventory)

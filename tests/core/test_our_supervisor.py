@@ -12,7 +12,7 @@ from fleetstop.core.inventory import Job, Match
 from fleetstop.core.kin.birth import grow
 from fleetstop.core.kin.family import find
 from fleetstop.core.kin.lineage import abandoned, above_kind, through_panes
-from fleetstop.core.kin.matching import matches, records_the_end
+from fleetstop.core.kin.matching import brings_it_up, matches, records_the_end
 from fleetstop.core.process import ProcessTree
 from tests.core.test_lineage import SPAWN
 from tests.core.trees import process, roles_of, told, tree
@@ -58,6 +58,34 @@ LAUNCHED = f"""
 )
 def test_it_is_known_by_its_command_line(line: str, is_it: bool) -> None:
     assert records_the_end(process(50, line)) is is_it
+
+
+ACTIVATOR = f"python3 -I {BASE}/activate.py {BASE}/stage-7f3a/spec.json"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_it"),
+    [
+        (ACTIVATOR, True),
+        (f"python3 -I {BASE}/activate.py --clean {BASE} 7f3a", True),
+        (f"python3 {BASE}/activate.py spec.json", False),
+        (f"python3 -I {BASE}/activate.py", False),
+        ("python3 -I /a/activate.py spec.json", False),  # somebody's own
+        (f"vim {BASE}/activate.py spec.json", False),
+    ],
+)
+def test_what_starts_the_job_anew_is_known_by_its_command_line(line: str, is_it: bool) -> None:
+    assert brings_it_up(process(50, line)) is is_it
+
+
+@pytest.mark.parametrize("match", [Match(pgrep="train"), Match(exe="python3"), Match(gpu=True)])
+def test_what_starts_the_job_anew_is_never_the_job(match: Match) -> None:
+    """Taken for it, it would be a second tree, or one that came back."""
+    here = tree(f"1 init\n  50 {ACTIVATOR} # gpu leader\n  60 python3 train.py # gpu leader")
+    found = [
+        p.pid for p in here.processes.values() if matches(match, p, listed=frozenset({50, 60}))
+    ]
+    assert found == [60]
 
 
 def test_it_is_told_with_what_it_will_do() -> None:

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from fleetstop.core.inventory import Match
+from fleetstop.core.inventory import Job, Match
 from fleetstop.core.process import Process, ProcessTree
 
 # with its ABI flags: python3.13t, python3.13td, pythonw; and Debian's python3-dbg
@@ -86,6 +86,16 @@ def records_the_end(process: Process) -> bool:
     return ours and len(ran.words) == 1 and "-I" in argv[1 : -len(ran.words) - 1]
 
 
+def brings_it_up(process: Process) -> bool:
+    """The activator of our own launch (remote/scripts/activate.py): `python -I
+    …/.fleetstop/…/activate.py SPEC`. It waits for the job's end and starts it anew, and is no part
+    of it, though its own words may well name it."""
+    argv = process.argv or ()
+    ran = executed(argv)
+    ours = "/.fleetstop/" in (script := ran.script or "") and script.endswith("/activate.py")
+    return ours and len(ran.words) in (1, 3) and "-I" in argv[1 : -len(ran.words) - 1]
+
+
 def stands_for_it(process: Process) -> bool:
     """remote/scripts/stay.py: the pane or the unit lives as long as this does."""
     script = executed(process.argv or ()).script or ""
@@ -124,7 +134,9 @@ def matches(match: Match, process: Process, *, listed: frozenset[int] = frozense
     """Whether this process is the job. `listed`: the container's own PIDs that pgrep,
     or a pid file, named (already numbers of the container)."""
     argv = process.argv or ()
-    if process.kernel_thread or process.zombie or records_the_end(process):
+    if process.kernel_thread or process.zombie:
+        return False
+    if records_the_end(process) or brings_it_up(process):
         return False
     if match.script is not None:
         script, seen = script_of(process), process.detail
@@ -145,6 +157,11 @@ def matches(match: Match, process: Process, *, listed: frozenset[int] = frozense
         unit = match.unit if "." in match.unit else match.unit + ".service"
         return any(f"/{unit}/" in f"{group}/" for group in process.cgroups)
     return match.gpu and bool(process.gpus)
+
+
+def by_words_alone(job: Job | None) -> bool:
+    """Its words alone, or its program's name, make a process the job: it may be anybody's."""
+    return job is not None and (job.match.pgrep is not None or job.match.exe is not None)
 
 
 def is_shell(process: Process) -> bool:
