@@ -49,10 +49,11 @@ class Code(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """What there is of a job that does not run. `comes`: somebody is about to start it; a
-    sentence. `release`: what was to run last."""
+    """What there is of a job that does not run. `comes`: `run` is about to start it; a sentence.
+    `release`: what was to run last."""
 
     comes: str | None = None
+    run: str | None = None
     findings: tuple[str, ...] = ()
     release: ReleaseRecord | None = None
 
@@ -83,11 +84,22 @@ async def left(scope: Scope, scene: Scene) -> Left:
         around = _around(beside, base, scene.tree, state)
         told = aftermath(state, around)
         if comes_up(state, around):
-            return Left(comes=told, release=_record(state, None))
+            return Left(comes=told, run=state.run, release=_record(state, None))
         death = await _death(scope, scene.tree, state, base)
-        return Left(None, tuple(e for e in (told, death) if e is not None), _record(state, None))
+        findings = tuple(each for each in (told, death) if each is not None)
+        return Left(findings=findings, release=_record(state, None))
     except CouldNotLook:
         return Left()
+
+
+async def coming(scope: Scope, scene: Scene) -> str | None:
+    """The activator of another run is about to start the job: a sentence. Asked only where one
+    lives. Whoever takes the job for ended is told wrongly then."""
+    job = scope.target.job
+    if job is None or not any(_activators(job, scene.tree)):
+        return None
+    found = await left(scope, scene)
+    return found.comes if found.run != scope.run.id else None
 
 
 async def _death(scope: Scope, tree: ProcessTree, state: State, base: str) -> str | None:
