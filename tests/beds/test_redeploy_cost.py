@@ -21,8 +21,8 @@ from fleetstop.events import AnyEvent
 from fleetstop.remote.shell import FramedShell
 
 from . import versions
-from .bed import Bed, with_job
-from .redeploying import JOB
+from .bed import Bed
+from .redeploying import stanza
 
 pytestmark = pytest.mark.bed
 SAVE_S = 0.5
