@@ -78,7 +78,7 @@ class Launching:
         self.scope, self.plan = scope, plan
         self._own_lock = lock is None
         self.lock = lock or Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
-        self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
+        self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands, plan.tools)
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
         self._begun: asyncio.Task[str | None]
