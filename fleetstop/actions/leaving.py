@@ -12,8 +12,8 @@ STOPPED = (
 )
 
 
-def left_as(activation: Activation, stopping: bool) -> str:
-    """`stopping`: what ran before was being stopped. Told whenever the watching ends early."""
+def left_as(activation: Activation) -> str:
+    """Told whenever the watching ends early."""
     state, ordered = activation.state, activation.ordered
     at = state.step if state is not None else None
     if not activation.started:
@@ -23,7 +23,7 @@ def left_as(activation: Activation, stopping: bool) -> str:
             "what worked in the container is gone, and nothing goes on by itself: run the same "
             "command again"
         )
-    if stopping and ordered == "armed":
+    if activation.stopping and ordered == "armed":
         return (
             "what waits in the container starts the job by itself if what runs ends, and leaves "
             "if it does not"

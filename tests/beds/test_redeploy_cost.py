@@ -22,6 +22,7 @@ from fleetstop.remote.shell import FramedShell
 
 from . import versions
 from .bed import Bed
+from .redeploying import stanza
 
 pytestmark = pytest.mark.bed
 SAVE_S = 0.5
