@@ -53,6 +53,8 @@ class Activation:
         self.ordered: Order | None = None
         self.heard: Order | None = None
         self.started = False
+        self.stopping = False
+        """What ran before is being stopped, or was not to be stopped."""
         self.dead = False  # it was seen to be gone without a last word
         self._scope, self._hands = scope, hands_
         self._python, self._scripts = python, scripts

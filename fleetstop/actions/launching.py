@@ -52,14 +52,14 @@ async def launch_through(
     except TimeoutError as exc:
         if not limit.expired():
             return launching.outcome("fault", **scope.fault(exc))
-        said = f"the --timeout of {spoken(scope.limit_s or 0.0)} is over: {launching.left_as()}"
-        return launching.undecided(said)
+        limit_s, left = spoken(scope.limit_s or 0.0), left_as(launching.activation)
+        return launching.undecided(f"the --timeout of {limit_s} is over: {left}")
     except (LockTaken, Refused) as exc:
         return launching.outcome(**failed(exc))
     except CouldNotLook as exc:
         facts = failed(exc)
         stopped = isinstance(exc, ContainerStopped)
-        left = STOPPED if stopped else launching.left_as()
+        left = STOPPED if stopped else left_as(launching.activation)
         return launching.outcome(**{**facts, "reason": f"{exc.message}; {left}"})
     except asyncio.CancelledError as exc:
         raise Interrupted(launching.interrupted(getattr(exc, "outcome", None))) from exc
@@ -81,7 +81,6 @@ class Launching:
         self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
-        self._stopping = False
         self._begun: asyncio.Task[str | None]
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
@@ -114,12 +113,13 @@ class Launching:
 
     async def _stop(self, stop: Stop) -> Outcome | None:
         """None: what ran has ended. From `armed` on what waits goes on if we do not."""
-        self._stopping = True
+        self.activation.stopping = True
         if self.limit is not None:
             self.limit.reschedule(None)  # a stop minds the same limit, and tells what it sent
         outcome = await stop(self.lock, self._arm)
-        self._stopping, left = False, self.scope.left()
+        left = self.scope.left()
         stopped = outcome.result in _STOPPED and not outcome.interrupted
+        self.activation.stopping = not stopped
         if self.limit is not None and left is not None and (stopped or left > 0):
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
         self._stopped_as(outcome)
@@ -136,7 +136,7 @@ class Launching:
 
     async def _not_stopped(self, outcome: Outcome) -> Outcome:
         if goes_on(self.activation, outcome, self.scope.left()):
-            said = left_as(self.activation, stopping=True)
+            said = left_as(self.activation)
             return structs.replace(outcome, reason=f"{outcome.reason}; {said}")
         await self.activation.order("cancel")
         await self.activation.until("cancelled", within_s=_CANCEL_S)
@@ -306,9 +306,8 @@ class Launching:
         what = f"started as {pids}, but whether it is healthy could not be seen: " if pids else ""
         reason = f"{what}{why}"
         hint = self.scope.run.typed("status", self.scope.target.name)
-        return self.outcome(
-            "unreachable", reason=reason, verdict="unknown", evidence=(reason,), hint=hint
-        )
+        blind: dict[str, Any] = {"verdict": "unknown", "evidence": (reason,)}
+        return self.outcome("unreachable", reason=reason, hint=hint, **blind)
 
     def outcome(self, result: Result, *, hint: str | None = None, **facts: object) -> Outcome:
         """An outcome with everything known by now; `facts` win."""
@@ -325,15 +324,12 @@ class Launching:
         }
         return outcome_of(self.scope.target, result, hint=hint, **{**known, **facts})
 
-    def left_as(self) -> str:
-        return left_as(self.activation, self._stopping)
-
     def interrupted(self, stopping: Outcome | None = None) -> Outcome:
         """What is left; what only waits for us is told to leave by `let_go`. `stopping`: what the
         stop was interrupted in, which has told so itself."""
         if stopping is not None:
             self._stopped_as(stopping)
-        said = f"interrupted; {self.left_as()}; run the same command again: it goes on from there"
+        said = f"interrupted; {left_as(self.activation)}; run the same command again: it goes on"
         sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self._signals]
         if stopping is None:
             self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)

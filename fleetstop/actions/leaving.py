@@ -11,8 +11,8 @@ STOPPED = (
 )
 
 
-def left_as(activation: Activation, stopping: bool) -> str:
-    """`stopping`: what ran before was being stopped. Told whenever the watching ends early."""
+def left_as(activation: Activation) -> str:
+    """Told whenever the watching ends early."""
     state, ordered = activation.state, activation.ordered
     at = state.step if state is not None else None
     if not activation.started:
@@ -22,7 +22,7 @@ def left_as(activation: Activation, stopping: bool) -> str:
             "what worked in the container is gone, and nothing goes on by itself: run the same "
             "command again"
         )
-    if stopping and ordered == "armed":
+    if activation.stopping and ordered == "armed":
         return (
             "what waits in the container starts the job by itself if what runs ends, and leaves "
             "if it does not"
@@ -47,7 +47,8 @@ def goes_on(activation: Activation, outcome: Outcome, left_s: float | None) -> b
     """Only the watching ends: what has heard its signal may end yet, and nothing would run then.
     `outcome`: of a stop that did not see it end; `left_s`: of the --timeout, None: no end."""
     over = left_s is not None and left_s <= 0
-    return activation.ordered == "armed" and (over or outcome.result == "unreachable")
+    unseen = outcome.result == "unreachable" and outcome.signals
+    return activation.ordered == "armed" and bool(over or unseen)
 
 
 def version(release: str | None, else_: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from . import versions
-from .bed import Bed, lives, until, with_job
+from .bed import Bed, lives, until
 from .redeploying import (
     JOB,
     LAUNCH,
@@ -42,7 +42,7 @@ def test_new_code_in_old_run_out_next_stop_graceful(box: Bed, tmp_path: Path, co
     assert "version good" in log(box)
     assert [signal for signal, _ in ran.signals] == ["TERM"]  # lossy for it, and agreed to
     old = rotated(box)
-    assert old.count("saving step") // 4 == old.count("saved /")  # and not in the middle of a save
+    assert old.count(".pt: 0%") == old.count("saved /") >= 1  # and not in the middle of a save
     stops_by_one_int(box, inventory)
     assert trainers(box) == []
 
@@ -187,14 +187,11 @@ def test_what_starts_it_again_is_not_taken_for_the_job(
     """Our own processes there are `python3 … /root/.fleetstop/train/…`. Taken for it, the job would
     be stopped, called not clean, and never started again."""
     job = box.start("--save-seconds", "0.5")
-    inventory = with_job(box, tmp_path, JOB.replace("{script: train.py}", match))
+    inventory = stanza(box, tmp_path, job=JOB.replace("{script: train.py}", match))
     where = versions.sources(tmp_path / "src")
     ran = redeploy(box, str(where / "train.py"), "--to", "/root", inventory=inventory)
     assert ran.code == 0, ran.people
     assert ran.signals == [("INT", [job.pid])]
     assert not lives(job)
     assert len(box.saved()) == 1
-    then = box.run("stop", box.name, "--graceful", inventory=inventory)
-    assert then.code == 0, then.people
-    assert [signal for signal, _ in then.signals] == ["INT"]
-    assert len(box.saved()) == 2
+    stops_by_one_int(box, inventory)

@@ -21,8 +21,8 @@ from fleetstop.events import AnyEvent
 from fleetstop.remote.shell import FramedShell
 
 from . import versions
-from .bed import Bed, with_job
-from .redeploying import JOB
+from .bed import Bed
+from .redeploying import stanza
 
 pytestmark = pytest.mark.bed
 SAVE_S = 0.5
@@ -57,7 +57,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 def redeploy(box: Bed, where: Path, files: list[Path], counts: Counted) -> tuple[Outcome, float]:
-    inventory = with_job(box, where, JOB)
+    inventory = stanza(box, where)
     box.start("--save-seconds", str(SAVE_S))
 
     async def whole() -> Outcome:
@@ -130,7 +130,7 @@ def test_the_second_redeploy_puts_no_script_again(
     before = {each.name: each.stat().st_ino for each in base.glob("*.py")}
     assert "activate.py" in before
     (src / "train.py").write_text(versions.version("other"))
-    inventory = with_job(box, tmp_path, JOB)
+    inventory = stanza(box, tmp_path)
     ran = box.run("redeploy", box.name, str(src / "train.py"), inventory=inventory, deadline=120.0)
     assert ran.code == 0, ran.people
     assert {each.name: each.stat().st_ino for each in base.glob("*.py")} == before

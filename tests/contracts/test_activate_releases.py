@@ -73,7 +73,6 @@ def test_a_version_that_came_back_can_be_replaced_again(job: Activator) -> None:
     assert kept.stat().st_mtime_ns == (job.dest / "train.sh").stat().st_mtime_ns
     os.kill(job.runs_now("old"), 9)
     job.spec["files"].clear()
-    (job.base / "order").unlink()  # it was the run's before
     job.new("train.sh", NEW)
     (job.base / "order").unlink()  # of the run before, which has the same name here
     job.begin(release="r3", launch=job.launch("again"), launch_old=None)
