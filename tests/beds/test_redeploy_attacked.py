@@ -16,7 +16,8 @@ import pytest
 
 from . import versions
 from .bed import Ran, Running, lives, until, with_job
-from .interrupting import JOB, STALE_S, Case, Told, side_by_side
+from .interrupting import JOB, STALE_S, Case
+from .side_by_side import Told, side_by_side
 
 pytestmark = pytest.mark.bed
 STORIES: dict[str, Told] = {}
