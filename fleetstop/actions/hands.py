@@ -18,6 +18,8 @@ from fleetstop.ports import Shell
 T = TypeVar("T")
 _HEAD = 16384
 _TRIES = 3
+_PUT_S = 10.0
+_PUT_AT_LEAST = 20_000.0  # bytes a second, on a busy machine
 _STARTS = """\
 import json, os, sys
 os.execv(sys.executable, [sys.executable, "-I", *json.load(sys.stdin)])
@@ -61,7 +63,10 @@ async def unstage(shell: Shell, base: str, run: str) -> None:
 
 
 async def put(shell: Shell, path: str, content: str, mode: str) -> None:
-    answer = await shell.run(Command("put", (path, mode, content), changes=True))
+    # a shell reads a line byte by byte (POSIX `read`), and of thousands of files much is told
+    limit_s = _PUT_S + len(content) / _PUT_AT_LEAST
+    words = (path, mode, content)
+    answer = await shell.run(Command("put", words, deadline_s=limit_s, changes=True))
     _good(answer, f"{path} could not be written")
 
 
