@@ -15,6 +15,7 @@ FleetstopError                       exit 70
 │   ├── ConnectionLost                        it was there, and went away
 │   ├── FrameTimedOut                         a remote answer did not come in time
 │   └── RemoteFailed                          a remote answer came, and is a failure
+│       ├── ContainerStopped                  it was entered, and does not run
 │       └── LockTaken                         another run has taken this one's lock over
 ├── Refused                          exit 5   nothing was sent, on purpose
 ├── DeployFailed                     exit 7   new code failed its proof; the job was not touched
@@ -91,6 +92,10 @@ class FrameTimedOut(CouldNotLook):
 
 class RemoteFailed(CouldNotLook):
     pass
+
+
+class ContainerStopped(RemoteFailed):
+    """It was to be looked into, and does not run."""
 
 
 class ToolMissing(CouldNotLook):

@@ -53,6 +53,9 @@ class Activation:
         self.ordered: Order | None = None
         self.heard: Order | None = None
         self.started = False
+        self.stopping = False
+        """What ran before is being stopped, or was not to be stopped."""
+        self.dead = False  # it was seen to be gone without a last word
         self._scope, self._hands = scope, hands_
         self._python, self._scripts = python, scripts
         self._activator: Born | None = None
@@ -130,8 +133,12 @@ class Activation:
             now = self._scope.clock.now()
             if now - asked >= _LIVES_S or now >= end:
                 asked = now
-                if now >= end or not await self.lives():
-                    return await self.look()  # it may have written its last word in between
+                if not await self.lives():
+                    state = await self.look()  # it may have written its last word in between
+                    self.dead = state is None or not (state.step in steps or state.left)
+                    return state
+                if now >= end:
+                    return state
             await self._scope.clock.sleep(_EVERY_S)
 
     async def lives(self) -> bool:
@@ -141,6 +148,13 @@ class Activation:
         """It lives, and has not left this launch to itself: it would still take an order."""
         state = await self.look()
         return state is not None and not state.left and await self.lives()
+
+    async def killed(self) -> bool:
+        """It was still waiting, and is gone without a last word."""
+        if await self.lives():
+            return False
+        state = await self.look()
+        return state is not None and state.step == "waiting" and state.ended_at is None
 
     async def old_lives(self) -> bool:
         """Whether one of those that were to be gone is there."""

@@ -14,6 +14,7 @@ from fleetstop.core.gpu import GpuVerdict, GpuView, Unseen, indexes_of, released
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.joblog import LogTail
 from fleetstop.core.kin.family import Kin
+from fleetstop.core.launching.health import SETTLES_S
 from fleetstop.core.redact import brief
 from fleetstop.core.report import CheckpointRecord, Outcome
 from fleetstop.core.saves import checkpoint as ckpt
@@ -217,16 +218,21 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
     end = scene.log.size if scene.log is not None else 0
     since, who = vigil.scope.clock.now(), _ids(vigil.trainers)
     shut: str | None = None
+    over = False
     while True:
-        now = vigil.scope.clock.now()
-        if _ids(vigil.trainers) != who:
-            since, who = now, _ids(vigil.trainers)
+        now, ids = vigil.scope.clock.now(), _ids(vigil.trainers)
+        over = over or bool(who - ids)
+        if ids != who:
+            since, who = now, ids
         if who and pattern is None and now - since >= check.within_s:
             return vigil.reached(f"the same trainers live for {check.within_s:g} s")
         if pattern is not None and job.log is not None:
             tail, shut = await _log(vigil, job.log)
+            if over and tail is not None:
+                # what is there by then may be the last words of one that ended
+                end, over = tail.size, False
             line = _matching(pattern, tail, end)
-            if who and line is not None:
+            if who and line is not None and _settled(vigil, check):
                 return vigil.reached(f"the log says: {line.strip()}")
             # shorter than before: it was begun anew, and all of it is new
             end = end if tail is None or tail.size >= end else 0
@@ -237,6 +243,13 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
             return vigil.not_reached(f"not healthy: {lacks}")
         await vigil.pause(_EVERY_S if pattern is not None else min(2.0, check.within_s))
         await vigil.look()
+
+
+def _settled(vigil: Vigil, check: Healthcheck) -> bool:
+    """As a launch has it: what fails in its first batch has logged too."""
+    seen = [vigil.tree.get(kin.id) for kin in vigil.trainers]
+    least = min(SETTLES_S, check.within_s)
+    return all(each is not None and vigil.tree.age_s(each) >= least for each in seen)
 
 
 async def _log(vigil: Vigil, path: str) -> tuple[LogTail | None, str | None]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from fleetstop import events
 from fleetstop.actions import refusals, verify
 from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
+from fleetstop.actions.awaiting import at_work
 from fleetstop.actions.claiming import takable, taken
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
@@ -31,6 +32,7 @@ from fleetstop.actions.present import (
 from fleetstop.actions.returned import Returned, came_back
 from fleetstop.actions.saved import checkpoint
 from fleetstop.actions.snapshots import snapshot
+from fleetstop.actions.standing_down import foreseen, stood_down
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import standing_above
 from fleetstop.core.climbing.consent import Consent, Terms
@@ -93,7 +95,7 @@ class Attempt:
         if not scene.running:
             return self.outcome("not_running", reason=f"container {target.vmid} is stopped")
         if not scene.found.families and scene.found.unclear is None:
-            return self._nothing_found(scene)
+            return await self.run() if await self._stood_down(scene) else self._nothing_found(scene)
         assert target.job is not None
         families = families_with(scene.found, target.job.match)
         refusals.ambiguous(self._scope.run, target, scene.found, families)
@@ -109,6 +111,8 @@ class Attempt:
         if not ladder.past:  # who has heard one leaves, whatever is refused now
             wish, nowhere = self._wish, saves_nowhere(scene, family)
             refusals.checkpoints_closed(target, nowhere, wish.consent, wish.playbook)
+        if await self._stood_down(scene):
+            return await self.run()
         self._climb = Climb(self._scope, scene, ladder, self._lock, self._desk)
         self._scope.teller.tell(
             events.Located,
@@ -120,6 +124,17 @@ class Attempt:
             return self._planned(scene, ladder)
         end = await self._climb.run()
         return await self._ended(scene, self._climb, end)
+
+    async def _stood_down(self, scene: Scene) -> bool:
+        """Nobody is left who would start the job anew; a redeploy's own activator is meant to."""
+        job = self._scope.target.job
+        if job is None or self._lock.before is not None or at_work(scene.tree, job) is None:
+            return False
+        if self._wish.dry_run:
+            self._gap(foreseen(scene.tree, job) or "")
+            return False
+        await taken(self._lock, self._wish.break_lock, self._gap)
+        return await stood_down(self._scope, scene.tree, job, self._gap)
 
     def _tell_gaps(self, scene: Scene, family: Family) -> None:
         """What the inventory names and is not there, and what cannot be promised: told before

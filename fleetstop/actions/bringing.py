@@ -17,10 +17,11 @@ from fleetstop.actions import awaiting, looks, refusals
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.claiming import taken
 from fleetstop.actions.confirming import confirm
-from fleetstop.actions.deciding import Settled, settled
+from fleetstop.actions.deciding import Settled, clean, settled
 from fleetstop.actions.equipping import equipment
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import Running, python_of, running
+from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
@@ -152,7 +153,12 @@ class Bringing:
         hands = self._scope.place.hands
         if self._limit is not None:
             self._limit.reschedule(None)  # from here on it is minded there
-        return await launch_through(self._scope, plan, hands, stop, self._lock, needs.late)
+
+        async def renew() -> LaunchPlan:
+            await clean(lot, lot.run)
+            return await needs.plan()
+
+        return await launch_through(self._scope, plan, hands, stop, self._lock, needs.late, renew)
 
     def _with_findings(self, lot: Lot, outcome: Outcome) -> Outcome:
         findings = tuple(dict.fromkeys((*self._findings, *lot.findings, *outcome.findings)))

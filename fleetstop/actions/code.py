@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from fleetstop.actions.awaiting import at_work
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Answer, Command
@@ -23,7 +24,6 @@ from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
 from fleetstop.core.releases.home import base_of, home
 from fleetstop.core.releases.manifest import Release, parse_release
-from fleetstop.core.releases.payload import OURS
 from fleetstop.core.releases.sighting import Beside, imported, parse_code
 from fleetstop.core.releases.standing import NewerCode, Runs, newer_code, running_release
 from fleetstop.core.report import ReleaseRecord
@@ -85,7 +85,8 @@ async def left(scope: Scope, scene: Scene) -> Left:
         if comes_up(state, around):
             return Left(comes=told, release=_record(state, None))
         death = await _death(scope, scene.tree, state, base)
-        return Left(None, tuple(e for e in (told, death) if e is not None), _record(state, None))
+        findings = tuple(each for each in (told, death) if each is not None)
+        return Left(findings=findings, release=_record(state, None))
     except CouldNotLook:
         return Left()
 
@@ -281,12 +282,11 @@ def _said(job: Job) -> str | None:
 
 
 def _activators(job: Job, tree: ProcessTree) -> Iterator[str]:
-    """Of activators of this job that live, by the words they were started with."""
-    end = posixpath.join(OURS, job.name or "job", "activate.py")
-    for each in tree.processes.values():
-        for word in (each.argv or ())[1:4]:
-            if word.endswith(f"/{end}"):
-                yield posixpath.dirname(word)
+    """Of the activator of this job that lives, by the words it was started with."""
+    who = at_work(tree, job)
+    for word in (who.argv or ())[1:4] if who is not None else ():
+        if word.endswith("/activate.py"):
+            yield posixpath.dirname(word)
 
 
 async def _look(

@@ -8,7 +8,8 @@ from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
 from fleetstop.core.launching.activation import ENDS, State
-from fleetstop.core.releases.landing import tells_all
+from fleetstop.core.releases.landing import differing, tells_all
+from fleetstop.core.releases.payload import some
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code
 from fleetstop.errors import Refused
@@ -40,7 +41,7 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
             return Settled(done=decision.sentence)
         case "confirm" if lot.state is not None and not errand.dry_run:
             if decision.clean is not None:
-                await _clean(lot, decision.clean)
+                await clean(lot, decision.clean)
             lot.finding(f"{decision.sentence}; nothing is sent, its health is looked at")
             return Settled(confirm=lot.state)
         case "wait" | "take_over":
@@ -49,8 +50,10 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         count = len(lot.files)
         files = "the file is" if count == 1 else f"all {count} files are"
         return Settled(done=f"{files} what runs already: nothing was sent, nothing was stopped")
+    if decision.torn:
+        _no_mixture(lot, decision)
     if decision.clean is not None and not errand.dry_run:
-        await _clean(lot, decision.clean)
+        await clean(lot, decision.clean)
     kept = lot.ground.releases.get(decision.before or "")
     whole = kept is not None and tells_all(kept, lot.wanted, lot.ground.on_disk)
     lot.name(decision.before if whole else None)
@@ -117,6 +120,21 @@ def _nothing_to_do(lot: Lot, errand: Errand, newer: NewerCode | None) -> bool:
     return same and not errand.extra.words and not errand.extra.env
 
 
+def _no_mixture(lot: Lot, decision: Decision) -> None:
+    """What would be started has to be all of one release."""
+    before = lot.ground.releases.get(decision.before or "")
+    if before is not None:
+        rest = [each for each in differing(before, lot.ground.on_disk) if each not in lot.wanted]
+    else:
+        rest = [] if lot.wanted else ["what lies there"]
+    if rest:
+        raise Refused(
+            f"{decision.sentence}; {some(rest)} would be started as it is",
+            hint="send them all again, or put the release before back: "
+            + lot.scope.run.typed("rollback", lot.scope.target.name),
+        )
+
+
 async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
     """We hold the lock: its client is gone, and the activator ends by itself, or by our word."""
     if errand.dry_run:
@@ -142,7 +160,7 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
     )
 
 
-async def _clean(lot: Lot, run: str) -> None:
+async def clean(lot: Lot, run: str) -> None:
     shell = await lot.scope.place.hands()
     line = await hands.clean(shell, lot.python, lot.base, run)
     if line.startswith("cleaned"):

@@ -13,7 +13,7 @@ from fleetstop.actions import hands, staging
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import newest_whole
 from fleetstop.actions.interpreter import script
-from fleetstop.actions.launching import LaunchPlan
+from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
 from fleetstop.actions.showing import wish
@@ -28,6 +28,7 @@ from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
 from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
 from fleetstop.core.releases.survey import Survey
+from fleetstop.errors import Refused
 
 _SCRIPTS = tuple(
     f"{name}.py"
@@ -104,6 +105,7 @@ class Equipment:
             roll_back=self._rolls_back,
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
+            before_lies=lot.before_lies,
             more=self._more(),
         )
         scripts = _SCRIPTS + (("stay.py",) if launchers.carrier(lot.job) else ())
@@ -231,7 +233,13 @@ async def equipment(lot: Lot, errand: Errand) -> Equipment:
     job, now = lot.job, lot.now
     newest = await newest_whole(lot.scope, job.checkpoints, at_rest=now is None)
     running = (lot.scene.tree, now.family) if now is not None else None
-    return Equipment(lot, errand, await known(lot.scope, job.launch, job.log, running, newest))
+    made = Equipment(lot, errand, await known(lot.scope, job.launch, job.log, running, newest))
+    if job.healthcheck is not None and job.healthcheck.log_matches and made.new.spec.log is None:
+        raise Refused(
+            "its health is to be read in its log, and its output goes nowhere",
+            hint="say where it shall log, in the inventory: log: /workspace/train.log",
+        )
+    return made
 
 
 def _patience(book: Playbook) -> float:

@@ -103,7 +103,7 @@ async def start(shell: Shell, python: str, script: str, spec: str) -> str:
 
 async def clean(shell: Shell, python: str, base: str, run: str) -> str:
     """What a dead run left lying about, never a release; the line that the script says."""
-    words = (python, _STARTS, f"{base}/activate.py\0--clean\0{base}\0{run}")
+    words = (python, _STARTS, json.dumps([f"{base}/activate.py", "--clean", base, run]))
     answer = await shell.run(Command("py", words, deadline_s=120.0, changes=True))
     lines = [each for each in text(answer.data).split("\n") if each.strip()]
     return lines[0] if lines else f"status {answer.status}"

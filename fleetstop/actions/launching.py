@@ -6,16 +6,16 @@ What is staged and proved, and whether anything may be started at all, was settl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import structs
 
 from fleetstop import events
 from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
-from fleetstop.actions.leaving import left_as
+from fleetstop.actions.launch_plan import Late, LaunchPlan, Renew, Stop
+from fleetstop.actions.leaving import STOPPED, goes_on, left_as, version
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.stop import Interrupted
@@ -24,36 +24,12 @@ from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.matching import by_words_alone
 from fleetstop.core.launching.activation import State
-from fleetstop.core.launching.activator import ActivatorSpec
-from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
-from fleetstop.errors import CouldNotLook, LockTaken, Refused
+from fleetstop.errors import ContainerStopped, CouldNotLook, DeployFailed, LockTaken, Refused
 
-Arm = Callable[[], Awaitable[None]]
-Stop = Callable[[Lock, Arm], Awaitable[Outcome]]
-"""Ends what runs by this lock, which is held already and stays held. `Arm` is to be awaited before
-anything goes out: from then on what waits in the container goes on without us. What it raises has
-to keep the signal in. It tells no end of the target itself."""
 _STOPPED = ("stopped", "not_running")
 _CANCEL_S = 5.0
 _GO_S = 180.0
-
-
-class LaunchPlan(Struct, frozen=True):
-    """`python`: the job's interpreter, absolute; `scripts`: supervise.py, activate.py and what lies
-    beside them, by name. `done`: running for a launch or restart, redeployed for new files.
-    `expected_old`: of the version before, once it is back."""
-
-    spec: ActivatorSpec
-    python: str
-    scripts: Mapping[str, str]
-    expected: Expected
-    expected_old: Expected | None = None
-    done: Result = "running"
-
-
-Late = Callable[[LaunchPlan], Awaitable[LaunchPlan]]
-"""What can be planned only once the old run has ended."""
 
 
 async def launch_through(
@@ -63,6 +39,7 @@ async def launch_through(
     stop: Stop | None = None,
     lock: Lock | None = None,
     late: Late | None = None,
+    renew: Renew | None = None,
 ) -> Outcome:
     """Its end is told by who asked for it. Where `stop` did not stop the job, its outcome is the
     whole one. `lock`: used as it is and left held; None: one of its own. Raises nothing but
@@ -71,17 +48,19 @@ async def launch_through(
     limit = launching.limit = asyncio.timeout(scope.left())
     try:
         async with limit:
-            return await launching.run(stop, late)
+            return await launching.run(stop, late, renew)
     except TimeoutError as exc:
         if not limit.expired():
             return launching.outcome("fault", **scope.fault(exc))
-        said = f"the --timeout of {spoken(scope.limit_s or 0.0)} is over: {launching.left_as()}"
-        return launching.undecided(said)
+        limit_s, left = spoken(scope.limit_s or 0.0), left_as(launching.activation)
+        return launching.undecided(f"the --timeout of {limit_s} is over: {left}")
     except (LockTaken, Refused) as exc:
         return launching.outcome(**failed(exc))
     except CouldNotLook as exc:
         facts = failed(exc)
-        return launching.outcome(**{**facts, "reason": f"{exc.message}; {launching.left_as()}"})
+        stopped = isinstance(exc, ContainerStopped)
+        left = STOPPED if stopped else left_as(launching.activation)
+        return launching.outcome(**{**facts, "reason": f"{exc.message}; {left}"})
     except asyncio.CancelledError as exc:
         raise Interrupted(launching.interrupted(getattr(exc, "outcome", None))) from exc
     except Exception as exc:
@@ -102,13 +81,14 @@ class Launching:
         self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
-        self._stopping = False
         self._begun: asyncio.Task[str | None]
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
         self._ending: GoingBack | None = None
 
-    async def run(self, stop: Stop | None, late: Late | None = None) -> Outcome:
+    async def run(
+        self, stop: Stop | None, late: Late | None = None, renew: Renew | None = None
+    ) -> Outcome:
         if not self.lock.claimed:
             await self.lock.claim()
         # a stop looks around meanwhile: it sends nothing before `_arm` has waited for this
@@ -119,9 +99,10 @@ class Launching:
             if (problem := await self._begun) is not None:
                 return self.outcome("deploy_failed", reason=problem)
             if ended is not None:
-                await self.activation.order("cancel")
-                await self.activation.until("cancelled", within_s=_CANCEL_S)
-                return ended
+                return await self._not_stopped(ended)
+            killed = renew is not None and await self.activation.killed()
+            if renew is not None and killed and (why := await self._renewed(renew)) is not None:
+                return self.outcome("unhealthy", reason=f"{why}; NOTHING runs")
             await self.rise.mark_log()
             await self.lock.mine()
             if late is not None:
@@ -132,15 +113,17 @@ class Launching:
 
     async def _stop(self, stop: Stop) -> Outcome | None:
         """None: what ran has ended. From `armed` on what waits goes on if we do not."""
-        self._stopping = True
+        self.activation.stopping = True
         if self.limit is not None:
             self.limit.reschedule(None)  # a stop minds the same limit, and tells what it sent
         outcome = await stop(self.lock, self._arm)
-        self._stopping = False
-        if self.limit is not None and (left := self.scope.left()) is not None:
+        left = self.scope.left()
+        stopped = outcome.result in _STOPPED and not outcome.interrupted
+        self.activation.stopping = not stopped
+        if self.limit is not None and left is not None and (stopped or left > 0):
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
         self._stopped_as(outcome)
-        return None if outcome.result in _STOPPED and not outcome.interrupted else outcome
+        return None if stopped else outcome
 
     async def _begin(self) -> str | None:
         """Why nothing waits in the container, a sentence; None: it waits."""
@@ -151,12 +134,38 @@ class Launching:
         self.scope.teller.tell(events.Armed, pid=waits.pid, roll_back=back)
         return None
 
+    async def _not_stopped(self, outcome: Outcome) -> Outcome:
+        if goes_on(self.activation, outcome, self.scope.left()):
+            said = left_as(self.activation)
+            return structs.replace(outcome, reason=f"{outcome.reason}; {said}")
+        await self.activation.order("cancel")
+        await self.activation.until("cancelled", within_s=_CANCEL_S)
+        return outcome
+
     async def _arm(self) -> None:
-        """Once: a signal is about to go out. Raises Refused where nothing would come after it."""
+        """A signal is about to go out, for which somebody has to be there who brings it up again.
+        Told once."""
         if (problem := await asyncio.shield(self._begun)) is not None:
             raise Refused(problem)
-        if self.activation.heard != "armed":
-            await self.activation.order("armed")
+        if self.activation.heard == "armed":
+            return
+        if not await self.activation.at_work():
+            raise Refused(
+                "what waited in the container is gone: nobody would start the job again",
+                hint="run the same command again",
+            )
+        await self.activation.order("armed")
+
+    async def _renewed(self, renew: Renew) -> str | None:
+        """What ran has ended, and who was to start it was killed meanwhile: another does. None, or
+        why not."""
+        self._finding("what waited in the container was killed there; another takes its place")
+        try:
+            self.plan = await renew()
+            waits = await self.activation.begin()
+        except (DeployFailed, CouldNotLook) as exc:
+            return exc.message
+        return None if waits.pid is not None else waits.problem or "nothing was told of why"
 
     def _stopped_as(self, outcome: Outcome) -> None:
         names = ("signals", "skipped", "checkpoint", "gpus", "above")
@@ -189,9 +198,8 @@ class Launching:
 
     def _note(self, state: State) -> None:
         if state.release is not None or state.log_rotated is not None:
-            self.scope.teller.tell(
-                events.Activated, release=state.release, log_rotated=state.log_rotated
-            )
+            rotated = state.log_rotated
+            self.scope.teller.tell(events.Activated, release=state.release, log_rotated=rotated)
         for each in state.findings:
             self._finding(each)
 
@@ -218,7 +226,7 @@ class Launching:
         if grown is not None and grown.family is not None:
             if not await self.activation.at_work():
                 # ended, it would leave its GPUs to nobody
-                old = _version(spec.before, "the version before")
+                old = version(spec.before, "the version before")
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
             # from here on nobody takes it for healthy, should we be cut short
@@ -241,7 +249,7 @@ class Launching:
             await self._kept()
         elif (state := await self.activation.until("unhealthy")) and state.step == "rolled_back":
             self._finding("the files of the version before are back in place")
-        name = _version(self.plan.spec.release, "what was started")
+        name = version(self.plan.spec.release, "what was started")
         wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
         wish = ", as --no-rollback has it" if wished else ""
         left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
@@ -258,10 +266,10 @@ class Launching:
         if state is None or not back or state.trainer is None:
             why = state.reason if state is not None and state.reason else "it told no reason"
             self._tell_back(None, why)
-            name = _version(self.plan.spec.before, "the version before")
+            name = version(self.plan.spec.before, "the version before")
             return self.outcome("unhealthy", reason=f"{said}; {name} did not come back: {why}")
         self._tell_back(state.trainer.pid, None)
-        name = _version(state.running or self.plan.spec.before, "the version before")
+        name = version(state.running or self.plan.spec.before, "the version before")
         expected = self.plan.expected_old or self.plan.expected
         grown = await self.rise.watch(expected, state, self.lock.stamp, old=True)
         if grown is None or grown.family is None:
@@ -298,9 +306,8 @@ class Launching:
         what = f"started as {pids}, but whether it is healthy could not be seen: " if pids else ""
         reason = f"{what}{why}"
         hint = self.scope.run.typed("status", self.scope.target.name)
-        return self.outcome(
-            "unreachable", reason=reason, verdict="unknown", evidence=(reason,), hint=hint
-        )
+        blind: dict[str, Any] = {"verdict": "unknown", "evidence": (reason,)}
+        return self.outcome("unreachable", reason=reason, hint=hint, **blind)
 
     def outcome(self, result: Result, *, hint: str | None = None, **facts: object) -> Outcome:
         """An outcome with everything known by now; `facts` win."""
@@ -317,15 +324,12 @@ class Launching:
         }
         return outcome_of(self.scope.target, result, hint=hint, **{**known, **facts})
 
-    def left_as(self) -> str:
-        return left_as(self.activation, self._stopping)
-
     def interrupted(self, stopping: Outcome | None = None) -> Outcome:
         """What is left; what only waits for us is told to leave by `let_go`. `stopping`: what the
         stop was interrupted in, which has told so itself."""
         if stopping is not None:
             self._stopped_as(stopping)
-        said = f"interrupted; {self.left_as()}; run the same command again: it goes on from there"
+        said = f"interrupted; {left_as(self.activation)}; run the same command again: it goes on"
         sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self._signals]
         if stopping is None:
             self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
@@ -344,7 +348,3 @@ class Launching:
                     await self.lock.release(None)
         except (CouldNotLook, Refused, TimeoutError) as exc:
             self.scope.teller.finding(f"the lock could not be given back: {exc}")
-
-
-def _version(release: str | None, else_: str) -> str:
-    return f"release {release}" if release else else_

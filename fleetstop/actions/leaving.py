@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from fleetstop.actions.activating import Activation
+from fleetstop.core.report import Outcome
+
+STOPPED = (
+    "the container was stopped, and nothing goes on in it by itself: start it, and run the same "
+    "command again"
+)
 
 
-def left_as(activation: Activation, stopping: bool) -> str:
-    """`stopping`: what ran before was being stopped. Told whenever the watching ends early."""
+def left_as(activation: Activation) -> str:
+    """Told whenever the watching ends early."""
     state, ordered = activation.state, activation.ordered
     at = state.step if state is not None else None
     if not activation.started:
         return "nothing was started"
-    if stopping and ordered == "armed":
+    if activation.dead:
+        return (
+            "what worked in the container is gone, and nothing goes on by itself: run the same "
+            "command again"
+        )
+    if activation.stopping and ordered == "armed":
         return (
             "what waits in the container starts the job by itself if what runs ends, and leaves "
             "if it does not"
@@ -30,3 +41,15 @@ def left_as(activation: Activation, stopping: bool) -> str:
     if at in ("rolled_back", "unhealthy", "failed"):
         return f"what works in the container has come to {at}"
     return "what works in the container goes on by itself"
+
+
+def goes_on(activation: Activation, outcome: Outcome, left_s: float | None) -> bool:
+    """Only the watching ends: what has heard its signal may end yet, and nothing would run then.
+    `outcome`: of a stop that did not see it end; `left_s`: of the --timeout, None: no end."""
+    over = left_s is not None and left_s <= 0
+    unseen = outcome.result == "unreachable" and outcome.signals
+    return activation.ordered == "armed" and bool(over or unseen)
+
+
+def version(release: str | None, else_: str) -> str:
+    return f"release {release}" if release else else_

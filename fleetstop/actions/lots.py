@@ -14,8 +14,8 @@ from fleetstop.core.launching.activation import State
 from fleetstop.core.releases.destination import Destination, Loaded
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
-from fleetstop.core.releases.home import base_of, home
-from fleetstop.core.releases.landing import came_with, to_go_back_to
+from fleetstop.core.releases.home import base_of, code_of, home
+from fleetstop.core.releases.landing import came_with, differing, to_go_back_to
 from fleetstop.core.releases.manifest import Release, release_id
 from fleetstop.core.releases.payload import File, some
 from fleetstop.core.releases.survey import Survey
@@ -105,6 +105,13 @@ class Lot:
         return frozenset({self.state.run}) if here and self.state is not None else frozenset()
 
     @property
+    def before_lies(self) -> bool:
+        """Whether what is replaced is what goes back: False after one that was not well, or half
+        a swap, for which the release before it is kept."""
+        kept = self.ground.releases.get(self.before or "")
+        return kept is None or not differing(kept, self.ground.on_disk)
+
+    @property
     def lies(self) -> Release | None:
         """The kept release that lies on disk."""
         for _, each in sorted(self.ground.releases.items(), reverse=True):
@@ -119,7 +126,9 @@ async def lot_of(
     """Raises DeployFailed where it is not one place, Refused where nothing is to go back to."""
     job = scope.target.job
     assert job is not None
+    # what runs tells better than the inventory where its code lies; where nothing does, that does
     configured = job.deploy.dest if job.deploy is not None else None
+    configured = code_of(job) if now is None else configured
     also = (configured, errand.to, job.checkpoints, home(job))
     runs, real = await what_it_loads(scope, python, now, also)
     if errand.payload is not None:
@@ -135,6 +144,8 @@ async def lot_of(
         lot.place, lot.files = place, place.payload.files
     else:
         lot = Lot(scope, scene, now, python, _home(job, runs, real))
+    if any(each < " " or each == "\x7f" for each in lot.base):  # no answer tells such a path again
+        raise Refused(f"the name of {plain(lot.dest)} holds a control character: not deployed to")
     await lot.read()
     if errand.command == "rollback":
         lot.source = _source(lot, errand.release)

@@ -11,6 +11,7 @@ from fleetstop.core.procfs import parse_look
 from fleetstop.errors import (
     ContainerFrozen,
     ContainerMissing,
+    ContainerStopped,
     CouldNotLook,
     PrivilegeMissing,
     RemoteFailed,
@@ -123,7 +124,7 @@ def explain(host: Host, vmid: int, said: str, status: int | None) -> CouldNotLoo
             hint=f"`pct list` on {host.name} shows what it has; it may have moved to another node",
         )
     if "not running" in said or "Failed to get init pid" in said:
-        return RemoteFailed(f"container {vmid} on {host.name} is not running")
+        return ContainerStopped(f"container {vmid} on {host.name} is not running")
     if _NO_RIGHTS.search(said):
         return PrivilegeMissing(
             f"{host.name}: container {vmid} could not be entered without root: {said}",

@@ -193,7 +193,7 @@ def below(outcome: Outcome, known: Known, shown: frozenset[str] = frozenset()) -
     lines += after_bringing(outcome, known)
     if outcome.hint:
         lines.append(note("next", redact.text(outcome.hint)))
-    elif outcome.interrupted and (outcome.signals or known.heard):
+    elif outcome.interrupted and (outcome.signals or known.heard) and not known.brings:
         lines.append(note("next", "run the same command again: it watches on and repeats nothing"))
     return lines + ways_on(outcome, known)
 

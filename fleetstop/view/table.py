@@ -10,7 +10,7 @@ from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Report
 from fleetstop.view import naming, words
 from fleetstop.view.ending import cost, unsaid
-from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, painted
+from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, note, painted
 from fleetstop.view.stream import Outlet
 
 # what a narrow terminal does without, the least needed first
@@ -213,7 +213,7 @@ def _verdict(found: e.Located) -> list[Line]:
 
 def _unseen(found: Sequence[e.Located]) -> list[Line]:
     why = [each.code.unseen for each in found if each.code and each.code.unseen]
-    return [Line("  code    ", f"not looked at: {redact.text(each)}") for each in why]
+    return [note("code", f"not looked at: {redact.text(each)}") for each in why]
 
 
 def _stacks(outcome: Outcome) -> list[Line]:

@@ -14,7 +14,8 @@ import pytest
 from fleetstop import events as e
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
-from fleetstop.actions.launching import Arm, LaunchPlan, Stop, launch_through
+from fleetstop.actions.launch_plan import Arm, LaunchPlan, Stop
+from fleetstop.actions.launching import launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.stop import Interrupted, stopped

@@ -482,6 +482,44 @@ def test_a_log_that_was_begun_anew_is_all_new() -> None:
     assert outcome.reason == "the log says: step 1 loss 9"
 
 
+def test_one_that_has_just_begun_is_not_healthy_for_its_first_line() -> None:
+    """As a launch has it: what fails in its first batch has logged too."""
+    host = FakeHost()
+    host.add(Proc(1000, 1, ("init",)))
+
+    def begun() -> None:
+        young = Trainer(host, 1010, 1000)
+        young.start = int(host.clock.now() * 100)
+        host.add(young)
+        host.write("/train.log", b"step 1 loss 9\n")
+
+    host.later(3.0, begun)
+    outcome, took = waited(of(SAYS, host), "healthy", None)
+    assert outcome.reason == "the log says: step 1 loss 9"
+    assert 8.0 <= took < 12.0
+
+
+def test_the_line_of_one_that_has_died_since_is_no_health() -> None:
+    host = FakeHost()
+    host.add(Proc(1000, 1, ("init",)))
+    first = Trainer(host, 1010, 1000)
+
+    def begun() -> None:
+        first.start = int(host.clock.now() * 100)
+        host.add(first)
+        host.write("/train.log", b"step 1 loss 9\n")
+
+    def again() -> None:
+        host.end(first)
+        host.add(Trainer(host, 1011, 1000))
+
+    host.later(3.0, begun)
+    host.later(6.0, again)
+    outcome, _ = waited(of(SAYS, host), "healthy", None)
+    assert outcome.result == "still_running"
+    assert outcome.reason == r"not healthy: nothing in the log matches 'step \\d+' yet"
+
+
 def test_it_waits_for_one_that_does_not_run_yet() -> None:
     host = FakeHost()
     host.add(Proc(1000, 1, ("init",)))

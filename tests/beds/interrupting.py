@@ -5,16 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +31,6 @@ LAUNCH = "\n        launch: {run: [python3, -u, train.py], cwd: /root}"
 OURS = {"activate.py", "course.py", "swap.py", "trainer.py", "wary.py", "supervise.py", "status",
         "releases", "state.json", "order", "beat", "__pycache__"}  # fmt: skip
 STALE_S = 30.0
-SIDE_BY_SIDE = 8
 
 
 def digest(path: Path) -> str:
@@ -62,6 +57,10 @@ class Case:
 
     def start(self, *words: str) -> None:
         self.job = self.box.start(*words)
+
+    def inventory(self) -> Path:
+        """The one of the last laptop."""
+        return self.where / f"laptop{self._laptops}" / "fleet.yaml"
 
     def beside(self, **sizes: int) -> None:
         """More files, by name and size, that are sent beside train.py."""
@@ -141,6 +140,28 @@ class Case:
         """Its connection goes wrong then; `last`: for good."""
         return self._through(Proxy(self.box.lab, wrong, last=last), when)
 
+    def meanwhile(self, when: Callable[[], Any], what: Callable[[], Any]) -> Ran:
+        """Something else happens then, and the client goes on."""
+        return self._through(Proxy(self.box.lab, what), when)
+
+    def half_swapped(self, what: Callable[[], Any]) -> Ran:
+        """Something else happens as soon as some of the files are replaced, and not yet all."""
+        client = self.popen()
+        first = self.root / "part1000.bin"  # names are sorted: some hundred come before it
+        old = first.stat().st_ino
+        while client.process.poll() is None:
+            if first.stat().st_ino != old:
+                what()
+                break
+        ran = self.finish()
+        old_ones = {each.stat().st_size == len("old") for each in self.root.glob("part*.bin")}
+        assert old_ones == {True, False}, f"it was over before: {ran.people}"
+        assert self.state["files"] == "mixed"
+        return ran
+
+    def all_new(self, names: list[str]) -> None:
+        assert all((self.root / f"{e}.bin").read_bytes().startswith(e.encode()) for e in names)
+
     def _through(self, proxy: Proxy, when: Callable[[], Any]) -> Ran:
         def now(_: int) -> bool:
             with suppress(OSError, ValueError, LookupError):
@@ -203,7 +224,8 @@ class Case:
 
     def logs(self) -> str:
         """The log and what was rotated, the oldest first."""
-        every = sorted((self.root.parent / "workspace").glob("train.log*"), key=lambda e: -len(str(e)))
+        where = self.root.parent / "workspace"
+        every = sorted(where.glob("train.log*"), key=lambda each: -len(each.name))
         return "".join(each.read_text(errors="replace") for each in every)
 
     def heard(self) -> int:
@@ -221,8 +243,10 @@ class Case:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 python = words[0].rpartition(b"/")[2].startswith(b"python")
-                if python and fields[0] not in "ZX" and any(
-                    word.rpartition(b"/")[2] == b"train.py" for word in words[1:4]
+                if (
+                    python
+                    and fields[0] not in "ZX"
+                    and any(word.rpartition(b"/")[2] == b"train.py" for word in words[1:4])
                 ):
                     found.append(pid)
         return found
@@ -283,7 +307,7 @@ class Case:
         """Seconds from the old run's end until the new one was started."""
         until(lambda: not lives(self.job), 90.0)
         ended = time.monotonic()
-        until(lambda: self.trainers(), 60.0)
+        until(self.trainers, 60.0)
         return time.monotonic() - ended
 
     def kill(self, pid: int) -> None:
@@ -293,40 +317,3 @@ class Case:
 
 def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-Told = Callable[[Case], None]
-
-
-@contextmanager
-def side_by_side(stories: dict[str, Told]) -> Iterator[dict[str, Future[None]]]:
-    """Each in a container of its own, so many at once: they mostly wait for 30 s."""
-    root = Path(tempfile.mkdtemp(prefix="fsl-", dir="/tmp"))
-    first = random.randrange(20_000, 900_000_000, 100)
-    lab = Lab.up(root, len(stories), gpus=2, first_vmid=first)
-    lab.set_gpus(release_delay_s=0.3)
-
-    def tell(story: Told, vmid: int) -> None:
-        where = root / f"of-{vmid}"
-        where.mkdir()
-        case = Case(lab, vmid, where)
-        case.name = getattr(story, "__name__", "")
-        try:
-            story(case)
-        finally:
-            if case.client is not None and case.client.process.poll() is None:
-                case.client.process.kill()
-            with suppress(OSError):
-                lab.stop(vmid)
-            shutil.rmtree(f"/run/lock/fleetstop.{vmid}", ignore_errors=True)
-
-    try:
-        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            pairs = zip(stories.items(), lab.vmids, strict=True)
-            futures = {name: pool.submit(tell, story, vmid) for (name, story), vmid in pairs}
-            yield futures
-            for each in futures.values():
-                each.cancel()
-    finally:
-        lab.down()
-        shutil.rmtree(root, ignore_errors=True)

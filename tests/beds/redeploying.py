@@ -91,7 +91,7 @@ def host_litter(box: Bed) -> list[str]:
     return sorted(pushed + [each for each in temporary if str(box.vmid) in each])
 
 
-def redeploy(box: Bed, *words: str, inventory: Path, deadline: float = 120.0, pct: int = 3) -> Ran:
+def redeploy(box: Bed, *words: str, inventory: Path, deadline: float = 120.0, pct: int = 1) -> Ran:
     return ask(box, "redeploy", *words, inventory=inventory, deadline=deadline, pct=pct)
 
 
@@ -101,10 +101,10 @@ def ask(
     *words: str,
     inventory: Path,
     deadline: float = 120.0,
-    pct: int = 3,
+    pct: int = 1,
     target: str | None = None,
 ) -> Ran:
-    """One connection; as many pct calls as a shell that looks, one that changes, one stream."""
+    """One connection, one pct exec; another one (`pct`) for a long stream or for `prove:`."""
     line = (command, target or box.name, *words)
     ran = box.run(*line, inventory=inventory, deadline=deadline, pct=pct)
     box.note(" ".join((command, *words))[:60], str(ran.code), f"{ran.pct_calls} pct",

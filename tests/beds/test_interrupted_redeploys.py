@@ -8,11 +8,10 @@ from concurrent.futures import Future
 
 import pytest
 
-from fleetstop.lab.processes import inner_pid
-
 from . import versions
 from .bed import lives, until
-from .interrupting import STALE_S, Case, Told, side_by_side
+from .interrupting import STALE_S, Case
+from .side_by_side import Told, side_by_side, wanted
 
 pytestmark = pytest.mark.bed
 STORIES: dict[str, Told] = {}
@@ -25,16 +24,23 @@ def step(story: Told) -> Told:
 
 @pytest.fixture(scope="module")
 def told(bed: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[None]]]:
-    own = [each for each in request.session.items if each.nodeid.startswith(request.node.nodeid)]
-    names = [each.callspec.params["name"] for each in own if hasattr(each, "callspec")]
-    with side_by_side({name: STORIES[name] for name in names}) as futures:
+    with side_by_side({name: STORIES[name] for name in wanted(request)}) as futures:
         yield futures
 
 
-def resaves(case: Case) -> None:
-    """A job that writes a checkpoint most of the time: its stop has to wait for the end of one."""
-    case.start("--save-every", "1", "--save-seconds", "6")
-    until(lambda: "saving" in case.logs(), 60.0)
+@step
+def unhealthy_and_still_to_be_ended(case: Case) -> None:
+    """What was found unhealthy is not called healthy by who knows only its log."""
+    case.start("--save-seconds", "0.5")
+    case.text, case.words = versions.DEAF, ["--force"]
+    case.interrupted(lambda: "rolling_back" in case.told())
+    (pid,) = case.trainers()
+    state = case.step("unhealthy", "healthy", "unconfirmed", seconds=200.0)
+    assert state["step"] == "unhealthy", state
+    assert case.trainers() == [pid]
+    ran = case.again()
+    assert ran.code == 8, ran.people
+    assert len(case.trainers()) == 1
 
 
 @step
@@ -71,8 +77,8 @@ def staged_and_not_proved(case: Case) -> None:
 
 @step
 def while_the_activator_waits_and_nothing_is_sent(case: Case) -> None:
-    """The job writes a checkpoint just then. What waits leaves by itself, and nothing has been."""
-    resaves(case)
+    """What waits leaves by itself, and nothing has been."""
+    case.start("--save-seconds", "0.3")
     case.interrupted(lambda: "armed" in case.told())
     assert case.order == ""
     assert case.state["step"] == "waiting"
@@ -180,21 +186,6 @@ def launched_and_the_same_again_at_once(case: Case) -> None:
     assert (ran.code, ran.signals) == (0, []), ran.people
     assert case.state["step"] == "healthy"
     case.is_right()
-
-
-@step
-def unhealthy_and_still_to_be_ended(case: Case) -> None:
-    """What was found unhealthy is not called healthy by who knows only its log."""
-    case.start("--save-seconds", "0.5")
-    case.text, case.words = versions.DEAF, ["--force"]
-    case.interrupted(lambda: "rolling_back" in case.told())
-    (pid,) = case.trainers()
-    state = case.step("unhealthy", "healthy", "unconfirmed", seconds=200.0)
-    assert state["step"] == "unhealthy", state
-    assert case.trainers() == [pid]
-    ran = case.again()
-    assert ran.code == 8, ran.people
-    assert len(case.trainers()) == 1
 
 
 @step

@@ -19,7 +19,8 @@ import fleetstop
 from fleetstop import Fleet, events
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
-from fleetstop.actions.launching import Arm, LaunchPlan, launch_through
+from fleetstop.actions.launch_plan import Arm, LaunchPlan
+from fleetstop.actions.launching import launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.stop import Interrupted, stopped

@@ -42,7 +42,7 @@ def test_new_code_in_old_run_out_next_stop_graceful(box: Bed, tmp_path: Path, co
     assert "version good" in log(box)
     assert [signal for signal, _ in ran.signals] == ["TERM"]  # lossy for it, and agreed to
     old = rotated(box)
-    assert old.count("saving step") // 4 == old.count("saved /")  # and not in the middle of a save
+    assert old.count(".pt: 0%") == old.count("saved /") >= 1  # and not in the middle of a save
     stops_by_one_int(box, inventory)
     assert trainers(box) == []
 

@@ -74,7 +74,7 @@ def test_one_file_of_200_mb(box: Bed, tmp_path: Path) -> None:
             file.write(number.to_bytes(8, "big") + block[8:])
     words = (str(where / "train.py"), str(where / "weights.bin"))
     inventory = stanza(box, tmp_path, LAUNCH)
-    ran = redeploy(box, *words, inventory=inventory, deadline=240)
+    ran = redeploy(box, *words, inventory=inventory, deadline=240, pct=2)
     assert ran.code == 0, ran.people
     landed = Inside(box).at("/root/weights.bin")
     assert landed.stat().st_size == 200 * MIB

@@ -122,7 +122,7 @@ def test_a_proof_of_ones_own(box: Bed, tmp_path: Path, what: str) -> None:
     inventory = stanza(box, tmp_path, LAUNCH, f"\n        deploy: {{prove: '{command}'}}")
     where = versions.sources(tmp_path / "src", model="import no_such_module\n")
     files = [str(where / name) for name in ("train.py", "model.py")]
-    ran = redeploy(box, *files, inventory=inventory)
+    ran = redeploy(box, *files, inventory=inventory, pct=2)
     refused_untouched(ran, job, code, "no_such_module" if what == "import" else "status 3")
 
 

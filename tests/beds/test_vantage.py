@@ -193,6 +193,19 @@ def test_status_sees_files_and_gpus(rootless: Rootless) -> None:
     assert ran.pct_calls == 1
 
 
+def test_status_tells_old_code(rootless: Rootless) -> None:
+    """Read in the container, which is entered for its open files anyway."""
+    box = rootless.box
+    box.start()
+    for old in (False, True):
+        ran = rootless.run("status", box.name)
+        (told,) = [each["code"] for each in ran.events if each["event"] == "located"]
+        assert told["old"] is old, told
+        time.sleep(0.3)
+        with (box.lab.rootfs(box.vmid) / "root/train.py").open("a") as file:
+            file.write("# better\n")
+
+
 def test_what_one_user_sent_root_does_not_repeat(rootless: Rootless) -> None:
     """A second INT would cut the save: the line of another user must count."""
     box = rootless.box
@@ -377,6 +390,19 @@ def test_ones_own_job_needs_no_root(
     assert (ran.code, ran.signals) == (0, [("INT", [job.pid])]), ran.people
     assert (home / "saved").read_text() == "once\n"
     assert ran.pct_calls == 0
+
+
+def test_ones_own_old_code(rootless: Rootless, own: tuple[Path, subprocess.Popen[bytes]]) -> None:
+    script = own[0] / f"{rootless.who.name}.py"
+    words = ("status", "lab1", "--script", script.name)
+    for old in (False, True):
+        ran = rootless.run(*words, sudo="never")
+        (told,) = [each["code"] for each in ran.events if each["event"] == "located"]
+        assert (told["main"], told["old"]) == (str(script), old), told
+        assert (ran.connections, ran.pct_calls) == (1, 0)
+        time.sleep(0.3)
+        with script.open("a") as file:
+            file.write("# better\n")
 
 
 def test_somebody_elses_job_is_seen_and_not_signalled(

@@ -118,6 +118,7 @@ def again(job: Activator) -> None:
     filled(job, NEW)
     half = not (job.base / "releases/r1/manifest.json").exists()  # then it is made whole
     job.spec.update(launch=job.launch("again"), launch_old=job.launch("old-again"))
+    (job.base / "order").unlink(missing_ok=True)  # a next run's id is another: no old order is its
     job.begin(before="r1" if half else "r1-again", release="r3")
     job.order("go")
     job.reach("launched")

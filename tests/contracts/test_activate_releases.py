@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.activation import NEW, OLD, Activator
+from tests.contracts.activation import NEW, OLD, Activator, tree
 
 
 @pytest.fixture
@@ -63,13 +63,14 @@ def test_a_kept_release_comes_back_and_stays_kept(job: Activator) -> None:
 
 
 def test_a_version_that_came_back_can_be_replaced_again(job: Activator) -> None:
-    """What lies there is the kept file itself then."""
+    """What lies there is a copy of the kept file then, with its dates."""
     job.new("train.sh", "exit 3\n")
     job.begin()
     job.order("go")
     job.end("rolled_back")
     kept = job.base / "releases/r1/files/train.sh"
-    assert kept.samefile(job.dest / "train.sh")
+    assert not kept.samefile(job.dest / "train.sh")
+    assert kept.stat().st_mtime_ns == (job.dest / "train.sh").stat().st_mtime_ns
     os.kill(job.runs_now("old"), 9)
     job.spec["files"].clear()
     job.new("train.sh", NEW)
@@ -81,3 +82,38 @@ def test_a_version_that_came_back_can_be_replaced_again(job: Activator) -> None:
     job.end("healthy")
     assert (kept.read_text(), (job.dest / "train.sh").read_text()) == (OLD, NEW)
     assert [name for name in job.litter() if "status" not in name] == []
+
+
+@pytest.mark.parametrize("way", ["well", "dies"])
+def test_the_way_back_may_be_another_than_what_lies_there(job: Activator, way: str) -> None:
+    """After one that was not well, or half a swap: kept as r1, that would be what comes back."""
+    kept = job.base / "releases/r1/files"
+    kept.mkdir(parents=True)
+    (kept.parent / "manifest.json").write_text('{"id": "r1"}')
+    (kept / "train.sh").write_text(OLD)
+    (kept / "gone.py").write_text("old")
+    job.old("train.sh", "exit 9\n")
+    job.new("train.sh", NEW if way == "well" else "exit 3\n")
+    job.new("gone.py", "new")
+    job.begin(before_lies=False)
+    job.order("go")
+    if way == "well":
+        job.reach("launched")
+        job.order("done")
+        assert job.end("healthy")["running"] == "r2"
+        assert (job.dest / "train.sh").read_text() == NEW
+    else:
+        assert job.end("rolled_back")["running"] == "r1"
+        assert (job.dest / "train.sh").read_text() == OLD
+        assert (job.dest / "gone.py").read_text() == "old"
+    assert (kept / "train.sh").read_text() == OLD
+    assert job.litter() in ([], [f".fleetstop/train/status/{m}.json.end" for m in ("new",)],
+                            [".fleetstop/train/status/old.json.end"])  # fmt: skip
+
+
+def test_a_way_back_that_is_not_kept_is_none(job: Activator) -> None:
+    before = tree(job.dest)
+    job.new("train.sh", NEW)
+    code, line = job.ask(before_lies=False)
+    assert (code, line) == (1, "failed release r1, the way back, is not kept")
+    assert {p: w for p, w in tree(job.dest).items() if "state" not in p} == before

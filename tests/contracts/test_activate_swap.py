@@ -33,7 +33,7 @@ def mode(path: Path) -> int:
 
 
 def test_the_new_files_are_there_and_the_old_ones_are_kept(job: Activator) -> None:
-    inode = (job.dest / "train.sh").stat().st_ino
+    dated = (job.dest / "train.sh").stat()
     job.old("lib/util.py", "old util")
     job.old("extra/util.py", "old extra", 0o755)
     job.new("train.sh", NEW, mode=0o750)
@@ -42,6 +42,8 @@ def test_the_new_files_are_there_and_the_old_ones_are_kept(job: Activator) -> No
     job.new("configs/deep/a.yaml", "x: 1\n")
     start = time.time()
     job.begin()
+    # who asks whether it was changed since the old run began must not be misled by us
+    assert (job.dest / "train.sh").stat().st_ctime_ns == dated.st_ctime_ns
     assert job.secrets() == []
     job.order("go")
     state = job.reach("launched")
@@ -65,7 +67,8 @@ def test_the_new_files_are_there_and_the_old_ones_are_kept(job: Activator) -> No
         "r2/files/extra/util.py": b"new extra", "r2/files/configs/deep/a.yaml": b"x: 1\n",
         "r2/manifest.json": b'{"id": "r2"}',
     }  # fmt: skip
-    assert (job.base / "releases/r1/files/train.sh").stat().st_ino == inode
+    old = (job.base / "releases/r1/files/train.sh").stat()
+    assert (old.st_mtime_ns, old.st_mode) == (dated.st_mtime_ns, dated.st_mode)
     assert (job.litter(), job.secrets()) == ([".fleetstop/train/status/new.json.end"], [])
     assert stat.S_IMODE((job.base / "state.json").stat().st_mode) == 0o644
 
@@ -91,6 +94,24 @@ def test_what_somebody_changes_meanwhile_is_kept_too(job: Activator) -> None:
     job.end("rolled_back")
     assert (job.dest / "train.sh").read_text() == "edited by hand"
     assert (job.dest / "added.py").read_text() == "theirs"
+
+
+def test_what_is_kept_is_not_changed_by_whoever_writes_into_the_live_file(job: Activator) -> None:
+    """scp writes into the file that is there: the way back must not lead to that."""
+    job.new("train.sh", NEW)
+    job.begin()
+    kept = job.base / "releases/r1/files/train.sh"
+    with (job.dest / "train.sh").open("r+") as live:
+        live.write("scribbled over")
+    assert kept.read_text() == OLD
+    job.order("go")
+    job.reach("launched")
+    os.kill(job.runs_now("new"), 9)
+    job.end("rolled_back")
+    with (job.dest / "train.sh").open("r+") as live:
+        live.write("and again")
+    assert kept.read_text() == OLD
+    assert (job.base / f"late-{RUN}/train.sh").read_text().startswith("scribbled over")
 
 
 def test_a_link_that_is_laid_meanwhile_leads_nowhere(job: Activator, tmp_path: Path) -> None:

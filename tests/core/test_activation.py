@@ -199,6 +199,19 @@ def test_what_someone_changed_by_hand_is_kept_not_overwritten() -> None:
     assert by_hand.findings == (f"train.py on disk is not that of release {NEW}: changed by hand",)
 
 
+def test_what_was_changed_by_hand_after_an_unhealthy_one_is_kept_too() -> None:
+    """With the release before as the way back it would be overwritten, and nowhere be kept."""
+    for step in ("unhealthy", "swapped"):
+        decision = next_step(state(step), Seen(False, True), wanted={"train.py": B},
+                             on_disk={"train.py": C}, releases=RELEASES)  # fmt: skip
+        assert (decision.act, decision.before, decision.torn) == ("anew", None, False)
+        assert "changed by hand" in decision.findings[0]
+    restart = replace(state("unhealthy"), release=None)
+    decision = next_step(restart, Seen(False, True), wanted={"train.py": B},
+                         on_disk={"train.py": C}, releases=RELEASES)  # fmt: skip
+    assert decision.before is None
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_what_could_not_be_seen_is_not_guessed(step: Step) -> None:
     # one that has ended by its own word need not be looked for

@@ -6,7 +6,7 @@ import pytest
 
 from fleetstop.core.inventory import Deploy, Job, Launch, Match
 from fleetstop.core.launching.interpreter import of_process, of_words
-from fleetstop.core.releases.home import base_of, home
+from fleetstop.core.releases.home import base_of, code_of, home
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,14 @@ def test_where_the_code_lies(
     match = Match(script=script) if script else Match(exe="trainer")
     launch = Launch(run=run, cwd=cwd) if run else None
     assert home(Job("train", match, launch=launch, deploy=Deploy(dest=dest))) == found
+
+
+def test_where_files_go_is_not_taken_from_where_a_wrapper_starts() -> None:
+    """run.sh may go anywhere before it starts the script: sent beside run.sh, it is never run."""
+    launch = Launch(run=("/root/run.sh",), cwd="/root")
+    assert code_of(Job("train", Match(script="train.py"), launch=launch)) is None
+    named = Launch(run=("python3", "-u", "train.py"), cwd="/root")
+    assert code_of(Job("train", Match(script="train.py"), launch=named)) == "/root"
 
 
 def test_our_own_directory_is_the_jobs() -> None:

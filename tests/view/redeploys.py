@@ -120,6 +120,7 @@ INTERRUPTED: list[e.AnyEvent] = [
     e.Interrupted(at=s.at("14:02:33"), target=s.T, sent=("INT to 26982",), running=(31004,)),
     *s.finished(
         "14:02:33", "refused", interrupted=True, release=BOTH, family=(RUN, NEW),
+        signals=(s.record(),),
         reason="interrupted; it was started, and what works in the container sees to its health "
         "by itself; run the same command again: it goes on from there",
     ),

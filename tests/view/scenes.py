@@ -69,6 +69,33 @@ def located(**changes: Any) -> e.Located:
     return e.Located(**(facts | changes))
 
 
+MAIN = "/root/train_dflash_pipeline.py"
+RELEASED = e.CodeSeen(
+    main=MAIN, old=False, release="20261130-135801-7f3a", certain=True,
+    runs="release 20261130-135801-7f3a runs",
+)  # fmt: skip
+OLD_SAID = f"{MAIN} is 12 min newer than the process: it runs the OLD code"
+OLD_CODE = e.CodeSeen(main=MAIN, newer=MAIN, newer_s=720.0, old=True, said=OLD_SAID)
+DOUBT = (
+    f"{MAIN} was written to, or only its rights or name changed, 12 min after the process began,"
+    " though its date is older: it may run the OLD code"
+)
+ROLLED = (
+    "release 20261130-135801-7f3a was not well at 2026-11-30 13:58 UTC: it ended within 2 s: exit"
+    " 3; what ran before is back"
+)
+DOUBTFUL = e.CodeSeen(
+    main=MAIN, newer=MAIN, newer_s=720.0, said=DOUBT, release="20261129-090000-11ab", certain=True,
+    runs="release 20261129-090000-11ab runs", deploy=ROLLED,
+)  # fmt: skip
+WAITS = (
+    "the activator 27341 of run 7f3a91c2 is at it: it waits for the end of what runs, and its"
+    " client was last heard 5 min ago"
+)
+WAITED_FOR = e.CodeSeen(main=MAIN, old=False, deploy=WAITS)
+STARTS = "the activator 27341 of run 7f3a91c2 is at it: it starts the job"
+DEATH = "the last run ended by KILL at 2026-11-30 13:40:12 UTC, 21 min ago"
+
 DEAF = {"stops_on": (), "landings": LANDS_DEAF}
 
 

@@ -189,6 +189,25 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
     "status_above_loop": running(s.located(above=(s.TMUX, s.LOOP))),
     "status_above_supervisor": running(s.located(above=(s.UNIT,))),
     "status_above_unknown": running(s.located(above=(s.UNREAD,))),
+    "status_code": running(s.located(code=s.RELEASED)),
+    "status_code_old": running(s.located(code=s.OLD_CODE), findings=(s.OLD_SAID,)),
+    "status_code_doubtful": running(
+        s.located(code=s.DOUBTFUL, **s.DEAF), findings=(s.DOUBT, s.ROLLED, "another finding")
+    ),
+    "status_activator_waits": running(s.located(code=s.WAITED_FOR), findings=(s.WAITS,)),
+    "status_between_two_lives": [
+        s.started("status"),
+        *s.finished(
+            "14:02:11",
+            "running",
+            verdict="unknown",
+            reason=f"between two lives: no trainer runs, but {s.STARTS}",
+        ),
+    ],
+    "status_last_death": [
+        s.started("status"),
+        *s.finished("14:02:11", "not_running", reason="nothing matches", findings=(s.DEATH,)),
+    ],
     "status_not_running": [s.started("status"), *s.NOT_RUNNING[1:]],
     "status_interrupted": [
         s.started("status", s.T, "ct201:train"),
@@ -327,6 +346,20 @@ def test_an_exit_is_told_soon_even_if_nothing_follows() -> None:
         lines(event)
     lines.flush()
     assert out.getvalue() == "14:02:29  26982 exited\n"
+
+
+def test_code_that_could_not_be_looked_at_is_told_to_who_asks_for_more() -> None:
+    unseen = e.CodeSeen(unseen="no answer to 'through' within 5 s")
+    told = []
+    for verbose in (False, True):
+        out = io.StringIO()
+        view = table.StatusTable(out, verbose=verbose)
+        for event in running(s.located(code=unseen)):
+            view(event)
+        told.append(
+            "  code         not looked at: no answer to 'through' within 5 s" in out.getvalue()
+        )
+    assert told == [False, True]
 
 
 def test_a_status_in_one_line_each_or_with_its_evidence() -> None:

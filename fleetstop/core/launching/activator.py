@@ -14,7 +14,7 @@ from msgspec import Struct
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.spec import LaunchSpec
 
-Order: TypeAlias = Literal["armed", "go", "cancel", "done", "unwell", "keep", "back"]
+Order: TypeAlias = Literal["armed", "go", "cancel", "done", "unwell", "keep", "back", "leave"]
 BEAT_S = 3.0
 """So often the client shows that it lives; within 5 s is what it owes."""
 STALE_S = 30.0
@@ -35,8 +35,9 @@ class SwapFile(Struct, frozen=True):
 class ActivatorSpec(Struct, frozen=True):
     """What one activation does. `gone`: whose end it waits for, by the container's numbers;
     `launch_old` None: there is no way back. `within_s`, `log_matches`: by what it tells health
-    when its client is gone. `before_manifest`: raw JSON, of the release to be kept. `more`: words
-    for whoever carries the trainer, by the name of the launch they are for."""
+    when its client is gone. `before_manifest`: raw JSON, of the release to be
+    kept; `before_lies` False: it is kept, and what lies there is something else. `more`: words for
+    whoever carries the trainer, by the name of the launch they are for."""
 
     run: str
     base: str
@@ -55,6 +56,7 @@ class ActivatorSpec(Struct, frozen=True):
     stale_s: float = STALE_S
     keep: int = 5
     before_manifest: dict[str, Any] | None = None
+    before_lies: bool = True
     more: dict[str, dict[str, Any]] = {}
 
     def text(self) -> str:

@@ -16,17 +16,21 @@ def base_of(dest: str, job: Job) -> str:
 def home(job: Job) -> str | None:
     """The directory of the job's code by its inventory: deploy.dest, that of the script that is
     matched or launched by its path, else the one it starts in. None: nothing is said."""
+    launch = job.launch
+    return code_of(job) or (launch.cwd if launch is not None else None)
+
+
+def code_of(job: Job) -> str | None:
+    """The same, but only where it is said: what a run.sh starts may lie anywhere."""
     if job.deploy is not None and job.deploy.dest is not None:
         return job.deploy.dest
     launch, script = job.launch, job.match.script
     cwd = launch.cwd if launch is not None else None
-    if script is not None:
-        name = posixpath.basename(script)
-        named = [word for word in (launch.run if launch is not None else ()) if "/" in word]
-        for word in (script, *named):
-            path = (
-                word if word.startswith("/") or word is script else posixpath.join(cwd or "", word)
-            )
-            if path.startswith("/") and posixpath.basename(path) == name:
-                return posixpath.normpath(posixpath.dirname(path))
-    return cwd
+    if script is None:
+        return None
+    name = posixpath.basename(script)
+    words = launch.run if launch is not None else ()
+    for path in (script, *(posixpath.join(cwd or "", word) for word in words)):
+        if path.startswith("/") and posixpath.basename(path) == name:
+            return posixpath.normpath(posixpath.dirname(path))
+    return None

@@ -42,6 +42,11 @@ def replaced(files: Sequence[File], survey: Survey, on_disk: Mapping[str, str]) 
     )
 
 
+def differing(release: Release, on_disk: Mapping[str, str]) -> tuple[str, ...]:
+    """Its files that do not lie there as they were."""
+    return tuple(sorted(rel for rel, sha in release.hashes.items() if on_disk.get(rel) != sha))
+
+
 def came_with(current: Release | None, target: Release) -> tuple[str, ...]:
     """Files of the release that runs which the other does not have: going back leaves them."""
     if current is None:
@@ -62,10 +67,8 @@ def to_go_back_to(
 ) -> Release | None:
     """The release that `rollback` means where none is named: the one before what lies on disk,
     else the newest one that differs from it. None: there is none."""
-    differing = [
-        each
-        for name, each in sorted(releases.items(), reverse=True)
-        if any(on_disk.get(rel) != sha for rel, sha in each.hashes.items())
+    others = [
+        each for name, each in sorted(releases.items(), reverse=True) if differing(each, on_disk)
     ]
     named = releases.get(before or "")
-    return named if named in differing else next(iter(differing), None)
+    return named if named in others else next(iter(others), None)

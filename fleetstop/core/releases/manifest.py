@@ -82,9 +82,15 @@ def parse_release(data: bytes, name: str) -> Release | Broken:
 def told_env(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """(what may be kept with its values, the names of the secrets)."""
     secrets = tuple(sorted(name for name, value in env.items() if redact.secret(name, value)))
-    return {name: env[name] for name in sorted(env) if name not in secrets}, secrets
+    kept = {_utf8(name): _utf8(env[name]) for name in sorted(env) if name not in secrets}
+    return kept, tuple(map(_utf8, secrets))
 
 
 def told_argv(argv: Sequence[str]) -> tuple[str, ...]:
     """The words as they are, a secret among them masked."""
-    return redact.words(argv)
+    return tuple(map(_utf8, redact.words(argv)))
+
+
+def _utf8(text: str) -> str:
+    """JSON holds no other bytes; it is only read by people, and as hints of what was."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

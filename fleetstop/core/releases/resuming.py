@@ -124,7 +124,13 @@ class _There:
         return self._decision(why, before, findings)
 
     def back_to(self, why: str, release: str | None) -> Decision:
-        """From the start, with this release as the way back, whatever lies on disk."""
+        """From the start, with this release as the way back, although another one lies on disk, or
+        half of it. What somebody has changed by hand since is kept."""
+        ours = self.state.release
+        if not self.state.torn and (
+            ours is None or (ours in self.releases and not self.whole(ours))
+        ):
+            return self.anew(why, *_newest(self.state))
         kept = release if release in self.releases else None
         findings: tuple[str, ...] = ()
         if kept is None and (release or self.state.torn):

@@ -12,6 +12,8 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
                                  every file
     release, before              names or null: what is brought up; what is kept of the one before
     before_manifest              goes into releases/BEFORE/manifest.json where there is none
+    before_lies                  false: BEFORE is kept, and is the way back, but what lies there is
+                                 another release, or a mixture; that is not kept
     files                        [{"path", "staged", "sha256", "size", "mode", "uid", "gid"}], the
                                  paths absolute, without symbolic links
     gone                         [{"pid", "start"}]: gone before anything is replaced
@@ -28,7 +30,8 @@ One line on stdout: `waiting PID START` (exit 0), or `failed SENTENCE` (exit 1),
 it was. It hears the client by two files in BASE: `order`, one line `RUN WORD`, replaced by rename,
 and `beat`, touched every 5 s. While it waits: `armed` (a signal may be sent from now on), `go` (the
 old run is gone), `cancel`. Once launched: `done` (healthy), `unwell` (it is not, and is about to be
-ended), `back` (what was launched is ended by now), `keep` (unhealthy, and left as it is). A client
+ended), `back` (what was launched is ended by now), `keep` (unhealthy, and left as it is), `leave`
+(somebody stops the job, and nothing is to come after it). A client
 that is silent for stale_s has left: if it never armed, nothing is done; armed, it goes on as soon
 as `gone` are gone, for which it waits patience_s; launched, it judges by `health`, and leaves
 running what lives. What it was told is unwell it never calls healthy: it waits for its end for up

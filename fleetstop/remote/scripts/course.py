@@ -196,7 +196,7 @@ class Activation:
         """Until somebody has judged it, or nothing lives of it."""
         asked = since
         while True:
-            if self.client.look("unwell done keep back"):
+            if self.client.look("unwell done keep back leave"):
                 asked = self.client.now
                 self.say("launched", order=self.client.word)
             word, left, now = self.client.word, new.left(), self.client.now
@@ -211,6 +211,8 @@ class Activation:
             if word == "back" and now - asked >= LEAVE_S:
                 told = f"PID {left[0]} is alive: the old version was not brought back"
                 return self.end("unhealthy", reason=told)
+            if word == "leave":
+                return self.end("unconfirmed", reason="it was asked to leave, before it had judged")
             if word == "keep":
                 return self.end("unhealthy", reason="the client found it so, and left it running")
             alone = self.client.silent_s() - self.spec["stale_s"]
@@ -254,7 +256,12 @@ class Activation:
         return self.end("unhealthy", reason=reason, trainer=None, running=None)
 
     def back(self, reason: str) -> None:
-        """Nothing of the new version lives."""
+        """Nothing of the new version lives; unless somebody else was asked to start it."""
+        paths = [wary.bytes_of(each["path"]) for each in self.spec["files"]]
+        others = self.new.elsewhere(paths) if self.new is not None else []
+        if others:
+            told = f"{reason}; PID {others[0]} runs it, started meanwhile by something else"
+            return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
         self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
         try:
             self.swap.back()

@@ -3,7 +3,7 @@
 Loaded by activate.py, beside which it lies. What it has lying about:
 
     BASE/stage-RUN/files/REL     what was sent; becomes BASE/releases/RELEASE where there is none
-    BASE/releases/BEFORE         files/REL is what lay at DEST/REL, by hard link where one can be
+    BASE/releases/BEFORE         files/REL is a copy of what lay at DEST/REL
     BASE/late-RUN.json           {"launch": [word], ...}: arguments told after the old run's end
     BASE/late-RUN/REL            what somebody put at DEST/REL while the old run was stopping
     BASE/litter-RUN.json         {"activator": {"pid", "start"}, "dest", "temps": [REL], "keeps":
@@ -102,6 +102,7 @@ class Swap:
         self.manifest, self.late = spec["before_manifest"], wary.bytes_of("late-" + run)
         self.kept = os.path.join(b"releases", wary.bytes_of(self.before or ""))
         self.made_before = self.whole = False
+        self.lies = spec.get("before_lies", True)
         launches = [each for each in (spec["launch"], spec["launch_old"]) if each]
         told = {"activator": activator, "dest": spec["dest"], "made": self._made()}
         told["temps"] = self._temps(b"")
@@ -139,6 +140,9 @@ class Swap:
         try:
             with wary.doing("write", each.path), self.dest.folder(each.folder, make=True) as here:
                 each.was = wary.shape(here, each.name)
+                why = wary.fixed(each.path, here, each.name) if each.was else None
+                if why:
+                    raise wary.Refused(f"{wary.text_of(each.path)} cannot be replaced: {why}")
                 owner = told["uid"], told["gid"]
                 copied = wary.copy(source, here, each.temp, owner, told["mode"])
         finally:
@@ -152,13 +156,20 @@ class Swap:
         release = self.base.at(self.kept)
         self.made_before = not os.path.lexists(release)
         self.whole = os.path.lexists(os.path.join(release, b"manifest.json"))
+        if not self.whole and not self.lies:
+            raise wary.Refused(f"release {self.before}, the way back, is not kept")
         for each in self.files:
-            if each.was is not None:
+            if each.was is not None and not self._is_kept(each):
                 self._keep(each, os.path.join(self.kept, b"files"), self.whole)
         if not self.whole:
             with wary.doing("write", release):
                 manifest = json.dumps(self.manifest).encode("ascii") + b"\n"
                 wary.fill(os.path.join(release, b"manifest.json"), manifest)
+
+    def _is_kept(self, each: File) -> bool:
+        """In a release that is the way back although something else lies there."""
+        path = self.base.at(self.kept, b"files", each.rel)
+        return not self.lies and self.whole and os.path.lexists(path)
 
     def _keep(self, each: File, where: bytes, same: bool) -> None:
         """What lies at the destination, with its owner, mode and times, kept below BASE."""
@@ -168,7 +179,8 @@ class Swap:
             if had and wary.digest(here, each.name) != wary.digest(there, each.name):
                 path = wary.text_of(each.path)
                 raise wary.Refused(f"{path} is not what release {self.before} holds")
-            wary.again(here, each.name, there, each.temp)
+            if not had:  # a link to what lies there would be changed with that
+                wary.again(here, each.name, there, each.temp)
 
     def swap(self) -> List[str]:
         """What was found amiss. Every destination holds the old file or the new, always whole."""
@@ -206,7 +218,7 @@ class Swap:
 
     def _put_back(self, each: File, here: int) -> None:
         late = os.path.lexists(self.base.at(self.late, each.rel))
-        if each.was is None and not late:
+        if each.was is None and not late and not self._is_kept(each):
             wary.unlink(each.name, here)
             return
         kept = self.late if late else os.path.join(self.kept, b"files")

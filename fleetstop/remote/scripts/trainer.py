@@ -10,6 +10,7 @@ import os
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -50,6 +51,8 @@ class Trainer:
     def make_room(self) -> None:
         """For all that is written at its start: the disk may be full by then."""
         folder = os.path.dirname(self.status)
+        if self.log is not None and _leads_nowhere(self.log):
+            raise wary.Refused(f"{wary.text_of(self.log)} is no file that a log can be appended to")
         if os.path.lexists(self.status):  # it would be read as this start's
             raise wary.Refused(f"{wary.text_of(self.status)} is there: a mark is used once")
         with wary.doing("write", folder):
@@ -135,6 +138,16 @@ class Trainer:
         above = self._state().get("supervisor")
         return marked(self.mark) or ([above["pid"]] if above and alive(above) else [])
 
+    def elsewhere(self, files: List[bytes]) -> List[int]:
+        """Who was born since its start, is not of it, and runs one of these files in a Python or
+        writes its log: a server that was there before (tmux, a unit) was asked to start it."""
+        if self.id is None:
+            return []
+        log = self.log if self.log is not None and os.path.exists(self.log) else None
+        found = set(writers(log) if log is not None else ())
+        found |= {pid for pid in _pids() if _python_runs(pid, files)}
+        return sorted(pid for pid in found if _born_since(pid, self.id["start"]))
+
     def recorded(self) -> bool:
         """Whether what is recorded of its end is all that ever will be."""
         state = self._state()
@@ -165,6 +178,14 @@ class Trainer:
                 lines = io.TextIOWrapper(log, "utf-8", "replace")
                 return any(re.search(pattern, line) for line in lines)
         return False
+
+
+def _leads_nowhere(log: bytes) -> bool:
+    """A pipe has no reader once the old run has ended, and to open it would wait for ever."""
+    with UNSEEN:
+        kind = os.stat(log).st_mode
+        return not stat.S_ISREG(kind) and not stat.S_ISCHR(kind)
+    return False
 
 
 def _hear() -> None:
@@ -228,6 +249,23 @@ def marked(mark: str) -> List[int]:
             if word in file.read().split(b"\0") and pid != os.getpid():
                 found.append(pid)
     return found
+
+
+def _python_runs(pid: int, files: List[bytes]) -> bool:
+    here = f"/proc/{pid}".encode()
+    with UNSEEN, open(here + b"/cmdline", "rb") as file:
+        words = file.read().split(b"\0")
+        if os.path.basename(words[0]).startswith(b"python"):
+            cwd = os.readlink(here + b"/cwd")
+            return any(os.path.realpath(os.path.join(cwd, word)) in files for word in words[1:])
+    return False
+
+
+def _born_since(pid: int, start: int) -> bool:
+    with UNSEEN:
+        own = {"pid": pid, "start": start_of(pid)}
+        return pid != os.getpid() and own["start"] >= start and alive(own)
+    return False
 
 
 def writers(path: bytes) -> List[int]:

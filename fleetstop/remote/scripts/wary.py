@@ -4,11 +4,14 @@ Loaded by swap.py and activate.py, which lie beside it. Python 3.6 or later, sta
 """
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import stat
+import sys
 import time
 from typing import Iterator, Optional, Tuple
 
@@ -18,6 +21,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 CHUNK = 1 << 20
+GET_FLAGS, FIXED = 0x80086601, 0x30  # FS_IOC_GETFLAGS; immutable, append-only: linux/fs.h
 MISSING = contextlib.suppress(FileNotFoundError)
 
 
@@ -74,6 +78,23 @@ def shape(here: int, name: bytes) -> Shape:
     if not stat.S_ISREG(seen.st_mode):
         raise Refused(f"{text_of(name)} is there and is no regular file")
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def fixed(path: bytes, here: int, name: bytes) -> Optional[str]:
+    """Why no rename can put another file in its place, which a copy beside it does not show."""
+    with contextlib.suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
+        escaped = re.sub(rb"[ \t\n\\\\]", lambda each: b"\\%03o" % ord(each.group()), path)
+        if any(line.split()[4] == escaped for line in file):
+            return "it is a mount point of its own"
+    with contextlib.suppress(OSError):
+        source = os.open(name, PLAIN, dir_fd=here)
+        try:
+            flags = fcntl.ioctl(source, GET_FLAGS, bytes(8))
+        finally:
+            os.close(source)
+        if int.from_bytes(flags[:4], sys.byteorder) & FIXED:
+            return "it is marked immutable or append-only (lsattr)"
+    return None
 
 
 def _make(above: int, name: bytes) -> None:
@@ -136,19 +157,24 @@ def digest(here: int, name: bytes) -> bytes:
 
 
 def again(here: int, name: bytes, there: int, temp: bytes) -> None:
-    """The same file there too: a hard link, or a copy with owner, mode and times if none can be."""
+    """The same file there too, with owner, mode and times. A copy, since whoever writes into the
+    one (scp does) would change the other by a hard link too, and since that makes what runs look
+    changed. On a full disk the way back matters more than that."""
     with MISSING:
         os.unlink(temp, dir_fd=there)
+    source = os.open(name, PLAIN, dir_fd=here)
     try:
+        of = os.fstat(source)
+        copy(source, there, temp, (of.st_uid, of.st_gid), of.st_mode)
+        os.utime(temp, ns=(of.st_atime_ns, of.st_mtime_ns), dir_fd=there)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        with MISSING:
+            os.unlink(temp, dir_fd=there)
         os.link(name, temp, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
-    except OSError:
-        source = os.open(name, PLAIN, dir_fd=here)
-        try:
-            of = os.fstat(source)
-            copy(source, there, temp, (of.st_uid, of.st_gid), of.st_mode)
-            os.utime(temp, ns=(of.st_atime_ns, of.st_mtime_ns), dir_fd=there)
-        finally:
-            os.close(source)
+    finally:
+        os.close(source)
     os.rename(temp, name, src_dir_fd=there, dst_dir_fd=there)  # leaves both if they are one file
 
 

@@ -1,0 +1,89 @@
+"""Who stops a job wants it down: what an earlier run left waiting for its end is told to leave.
+
+Else that would start the job by itself, half a minute after its end was told. Sends no signal.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from functools import partial
+
+from fleetstop.actions import hands, reading
+from fleetstop.actions.awaiting import at_work
+from fleetstop.actions.telling import Scope
+from fleetstop.core.inventory import Job
+from fleetstop.core.launching.activation import State, Step, state_of
+from fleetstop.core.launching.activator import Order
+from fleetstop.core.process import Process, ProcessTree
+from fleetstop.core.spelling import plain
+from fleetstop.errors import Refused
+
+_WAIT_S = 180.0
+_LOOK_S = 0.5
+# what it is told at which step; at the others nobody can hold it back, and it comes to one of these
+_WORDS: dict[Step, Order] = {"waiting": "cancel", "launched": "leave"}
+
+
+def foreseen(tree: ProcessTree, job: Job) -> str | None:
+    """What a stop would do about it, a sentence for a dry run."""
+    who = at_work(tree, job)
+    return f"the activator {who.pid} of an earlier run would be told to leave" if who else None
+
+
+async def stood_down(
+    scope: Scope, tree: ProcessTree, job: Job, tell: Callable[[str], object]
+) -> bool:
+    """Whether anything was done, so that all has to be looked at anew. Our lock is held: its client
+    is gone, or hears of that. Raises Refused where it does not leave."""
+    who = at_work(tree, job)
+    if who is None:
+        return False
+    base = _base(who)
+    shell = await scope.place.hands()
+    end, told = scope.clock.now() + _WAIT_S, False
+    while scope.clock.now() < end:
+        state = await _state(scope, base)
+        if state is None or state.left or not _is(state, who):
+            break
+        word = _WORDS.get(state.step)
+        if word is not None and state.order != word:
+            if not told:
+                tell(f"{_name(who, state)} {_SAID[state.step]}: it is told to leave")
+                told = True
+            ask = partial(hands.order, shell, base, state.run, word)
+            await hands.surely(scope, ask)
+        await scope.clock.sleep(_LOOK_S)
+    else:
+        raise Refused(
+            f"the activator {who.pid} of an earlier run is at work here, and does not leave",
+            hint=f"look again with: {scope.run.typed('status', scope.target.name)}",
+        )
+    await scope.clock.sleep(_LOOK_S)  # its last state is written a moment before it is gone
+    return True
+
+
+_SAID: dict[Step, str] = {
+    "waiting": "waits for this job's end, to start it anew",
+    "launched": "looks after this job, and would bring the version before back",
+}
+
+
+def _base(who: Process) -> str:
+    return next(
+        posixpath.dirname(word) for word in (who.argv or ())[1:4] if word.endswith("/activate.py")
+    )
+
+
+def _name(who: Process, state: State) -> str:
+    return f"the activator {who.pid} of run {plain(state.run)}"
+
+
+def _is(state: State, who: Process) -> bool:
+    return state.activator is not None and state.activator.start == who.id.start
+
+
+async def _state(scope: Scope, base: str) -> State | None:
+    path = f"{base}/state.json"
+    shell = await scope.place.inside()
+    return state_of((await reading.heads(shell, (path,))).get(path))

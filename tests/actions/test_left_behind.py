@@ -1,0 +1,147 @@
+"""A launch whose client or activator is lost on the way: nobody's GPUs idle, nothing is guessed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from fleetstop.actions import awaiting
+from fleetstop.actions.launch_plan import Arm, LaunchPlan
+from fleetstop.actions.launching import launch_through
+from fleetstop.actions.locate import locate
+from fleetstop.actions.lock import Lock
+from fleetstop.core.launching.ended import Born
+from fleetstop.core.process import Process
+from fleetstop.core.report import Outcome, exit_code_of
+from fleetstop.errors import DeployFailed, Refused
+from tests.actions.stage import JOB
+from tests.actions.test_launching import (
+    EXPECTED,
+    Bringing,
+    a_host,
+    born,
+    finished,
+    plan,
+    run,
+    trainers,
+)
+from tests.fakes.fake_activator import LaunchHost
+from tests.fakes.fake_host import Proc, Trainer, a_job
+
+
+def test_no_signal_goes_out_where_nobody_would_start_it_again() -> None:
+    """The activator was killed while the stop was still waiting for the end of a save."""
+    host = a_host()
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        while not host.activators:  # it begins while the stop looks around
+            await host.clock.sleep(0.1)
+        host.end(host.activators[0].proc)
+        with pytest.raises(Refused, match="nobody would start the job again"):
+            await arm()
+        return finished("refused")
+
+    outcome = asyncio.run(stage.launch(plan(gone=(Born(old.inner, old.start),)), stop))
+    assert (outcome.result, exit_code_of(outcome)) == ("refused", 5)
+    assert "armed" not in host.orders
+    assert host.procs[old.pid] is old
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_one_that_was_killed_in_the_save_is_replaced(can: bool) -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+    told = plan(gone=(Born(old.inner, old.start),))
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        await arm()
+        host.end(host.activators[0].proc)
+        host.end(old)
+        return finished("stopped")
+
+    async def renew() -> LaunchPlan:
+        if not can:
+            raise DeployFailed("the disk is full by now")
+        host.forget_stage("run1")
+        return told
+
+    async def go() -> Outcome:
+        return await launch_through(stage.scope, told, stage.world.inside, stop, None, None, renew)
+
+    outcome = asyncio.run(go())
+    assert any("another takes its place" in each for each in outcome.findings)
+    if can:
+        assert outcome.result == "redeployed"
+        assert host.orders == ["armed", "go", "done"]
+        assert (len(host.activators), len(trainers(host))) == (2, 1)
+    else:
+        assert (outcome.result, exit_code_of(outcome)) == ("unhealthy", 8)
+        assert outcome.reason == "the disk is full by now; NOTHING runs"
+
+
+def test_before_a_newborn_is_ended_it_is_said_that_it_is_not_well() -> None:
+    """Else whoever works there may call it healthy by its log, should we be cut off in between."""
+    heard: list[list[str]] = []
+
+    def never_well(host: LaunchHost, pid: int) -> Proc:
+        made = Trainer(host, pid, hears=("INT",), saves=None)
+
+        def hear(signal: str) -> None:
+            heard.append(list(host.orders))
+            host.end(made)
+
+        made.on_signal = hear
+        return made
+
+    host = a_host(born(trainer=never_well), born())
+    expected = msgspec.structs.replace(EXPECTED, log_matches="never said")
+    outcome, _ = run(host, plan(expected=expected, expected_old=EXPECTED))
+    assert outcome.result == "rolled_back"
+    assert heard
+    assert all(orders[-1] == "unwell" for orders in heard)
+
+
+def activator(host: LaunchHost, name: str = "train") -> Proc:
+    argv = ("python3", "-I", f"/root/.fleetstop/{name}/activate.py", "spec.json")
+    return host.add(Proc(host.new_pid(), 1000, argv))
+
+
+def start(host: LaunchHost) -> None:
+    a_job(host)
+
+
+async def seen(stage: Bringing) -> Process | None:
+    return awaiting.at_work((await locate(stage.scope, gpus=False)).tree, JOB)
+
+
+@pytest.mark.parametrize("way", ["started", "left", "neither", "another job's"])
+def test_what_is_about_to_start_the_job_is_waited_for(way: str) -> None:
+    host = a_host()
+    stage = Bringing(host)
+    who = activator(host, "other" if way == "another job's" else "train")
+    told: list[str] = []
+    if way == "started":
+        host.later(20.0, lambda: start(host))
+    elif way == "left":
+        host.later(20.0, lambda: host.end(who))
+
+    async def go() -> bool:
+        found = await seen(stage)
+        if found is not None:
+            await awaiting.comes_up(stage.scope, found, told.append)
+        return found is not None
+
+    if way == "neither":
+        with pytest.raises(Refused, match=r"has not started it within 180 s"):
+            asyncio.run(go())
+        return
+    since = host.clock.now()
+    assert asyncio.run(go()) is (way != "another job's")
+    if way != "another job's":
+        assert 20.0 <= host.clock.now() - since < 30.0
+        assert f"the activator {who.inner} of an earlier run is at it" in told[0]
