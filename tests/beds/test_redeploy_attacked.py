@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from . import versions
-from .bed import Ran, Running, lives, until, with_job
+from .bed import Ran, Running, lives, until, with_job, words_of
 from .interrupting import JOB, STALE_S, Case
 from .side_by_side import Told, side_by_side, wanted
 
@@ -157,6 +157,23 @@ def started_by_a_server_that_was_there_before(case: Case) -> None:
     assert lives_as(pid)
     assert (case.root / "train.py").read_text() == case.text
     assert case.heard() == 1
+
+
+@story
+def others_name_its_script_meanwhile(case: Case) -> None:
+    """Whoever watches train.py, or its log, is no reason to leave nothing running."""
+    case.start("--save-seconds", "0.3")
+    case.text = versions.version(
+        "dies", "    import threading\n    threading.Timer(15.0, lambda: os._exit(3)).start()\n"
+    )
+    slow = JOB.replace("tok/s", "never said").replace("within: 8s", "within: 60s")
+    command = typed(case, "redeploy", str(_train(case)), job=slow)
+    until(lambda: "launched" in (command[1] / "events").read_text(), 120.0)
+    case.box.lab.decoys(case.box.vmid, ["tail_log", "tail_script", "monitor", "vim"])
+    ran = ended(command)
+    assert (ran.code, ran.target["result"]) == (8, "rolled_back"), ran.people
+    assert (case.root / "train.py").read_text() == case.old_code
+    assert len([pid for pid in case.trainers() if b"monitor.py" not in words_of(pid)]) == 1
 
 
 def lives_as(pid: int) -> bool:

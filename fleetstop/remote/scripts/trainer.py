@@ -256,10 +256,24 @@ def _python_runs(pid: int, files: List[bytes]) -> bool:
     here = f"/proc/{pid}".encode()
     with UNSEEN, open(here + b"/cmdline", "rb") as file:
         words = file.read().split(b"\0")
-        if os.path.basename(words[0]).startswith(b"python"):
+        script = _script(words) if os.path.basename(words[0]).startswith(b"python") else None
+        if script is not None:
             cwd = os.readlink(here + b"/cwd")
-            return any(os.path.realpath(os.path.join(cwd, word)) in files for word in words[1:])
+            return os.path.realpath(os.path.join(cwd, script)) in files
     return False
+
+
+def _script(words: List[bytes]) -> Optional[bytes]:
+    """What a Python executes; what comes after it is only named: by a monitor, say."""
+    rest = iter(words[1:])
+    for word in rest:
+        if word in (b"-m", b"-c", b"-"):
+            return None
+        if word in (b"-W", b"-X", b"--check-hash-based-pycs"):
+            next(rest, None)
+        elif not word.startswith(b"-"):
+            return word or None
+    return None
 
 
 def _born_since(pid: int, start: int) -> bool:
