@@ -13,7 +13,6 @@ from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
 from fleetstop.actions.awaiting import at_work
 from fleetstop.actions.claiming import takable, taken
 from fleetstop.actions.climb import Climb
-from fleetstop.actions.code import coming
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
@@ -96,9 +95,7 @@ class Attempt:
         if not scene.running:
             return self.outcome("not_running", reason=f"container {target.vmid} is stopped")
         if not scene.found.families and scene.found.unclear is None:
-            if await self._stood_down(scene):
-                return await self.run()
-            return await self._nothing_found(scene)
+            return await self.run() if await self._stood_down(scene) else self._nothing_found(scene)
         assert target.job is not None
         families = families_with(scene.found, target.job.match)
         refusals.ambiguous(self._scope.run, target, scene.found, families)
@@ -145,7 +142,7 @@ class Attempt:
         said = (*gaps(self._scope, scene), *promises(scene, family))
         self._gaps += tuple(self._scope.teller.finding(each) for each in said)
 
-    async def _nothing_found(self, scene: Scene) -> Outcome:
+    def _nothing_found(self, scene: Scene) -> Outcome:
         name = self._scope.target.name
         if scene.found.leftovers:
             names = ", ".join(f"{p.pid} {brief(p.argv or ())}" for p in scene.found.leftovers)
@@ -154,10 +151,6 @@ class Attempt:
                 reason=f"between_lives: no trainer runs, but what would start one does: {names}",
                 hint=f"look again with: {self._scope.run.typed('status', name)}",
             )
-        if (comes := await coming(self._scope, scene)) is not None:
-            reason = f"between_lives: no trainer runs, but {comes}"
-            hint = f"look again with: {self._scope.run.typed('status', name)}"
-            return self.outcome("unclean", reason=reason, hint=hint)
         strangers, job = gpu_strangers(scene), self._scope.target.job
         if strangers and job is not None and self._scope.target.job_name is None:
             raise refusals.mistyped(job.match, strangers)

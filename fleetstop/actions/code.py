@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from fleetstop.actions.awaiting import at_work
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Answer, Command
@@ -21,9 +22,8 @@ from fleetstop.core.launching.ended import last_death, parse_record
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
-from fleetstop.core.releases.home import base_of, home
+from fleetstop.core.releases.home import base_in, base_of, home
 from fleetstop.core.releases.manifest import Release, parse_release
-from fleetstop.core.releases.payload import OURS
 from fleetstop.core.releases.sighting import Beside, imported, parse_code
 from fleetstop.core.releases.standing import NewerCode, Runs, newer_code, running_release
 from fleetstop.core.report import ReleaseRecord
@@ -49,11 +49,10 @@ class Code(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """What there is of a job that does not run. `comes`: `run` is about to start it; a sentence.
-    `release`: what was to run last."""
+    """What there is of a job that does not run. `comes`: somebody is about to start it; a
+    sentence. `release`: what was to run last."""
 
     comes: str | None = None
-    run: str | None = None
     findings: tuple[str, ...] = ()
     release: ReleaseRecord | None = None
 
@@ -84,22 +83,12 @@ async def left(scope: Scope, scene: Scene) -> Left:
         around = _around(beside, base, scene.tree, state)
         told = aftermath(state, around)
         if comes_up(state, around):
-            return Left(comes=told, run=state.run, release=_record(state, None))
+            return Left(comes=told, release=_record(state, None))
         death = await _death(scope, scene.tree, state, base)
         findings = tuple(each for each in (told, death) if each is not None)
         return Left(findings=findings, release=_record(state, None))
     except CouldNotLook:
         return Left()
-
-
-async def coming(scope: Scope, scene: Scene) -> str | None:
-    """The activator of another run is about to start the job: a sentence. Asked only where one
-    lives. Whoever takes the job for ended is told wrongly then."""
-    job = scope.target.job
-    if job is None or not any(_activators(job, scene.tree)):
-        return None
-    found = await left(scope, scene)
-    return found.comes if found.run != scope.run.id else None
 
 
 async def _death(scope: Scope, tree: ProcessTree, state: State, base: str) -> str | None:
@@ -293,12 +282,11 @@ def _said(job: Job) -> str | None:
 
 
 def _activators(job: Job, tree: ProcessTree) -> Iterator[str]:
-    """Of activators of this job that live, by the words they were started with."""
-    end = posixpath.join(OURS, job.name or "job", "activate.py")
-    for each in tree.processes.values():
-        for word in (each.argv or ())[1:4]:
-            if word.endswith(f"/{end}"):
-                yield posixpath.dirname(word)
+    """Of the activator of this job that lives, by the words it was started with."""
+    who = at_work(tree, job)
+    base = base_in(who.argv or ()) if who is not None else None
+    if base is not None:
+        yield base
 
 
 async def _look(

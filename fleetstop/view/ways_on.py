@@ -57,7 +57,8 @@ def below(outcome: Outcome, known: Known) -> list[Line]:
     back = redact.typed(["rollback", name], known.inventory)
     lines = launching.below(outcome, known.again(), back, known.log)
     runs = any(each.verdict not in ("gone", "zombie") for each in outcome.family)
-    if known.unsaid is not None and outcome.result == "unhealthy" and not runs:
+    ended = outcome.result == "unclean" or (outcome.result == "unhealthy" and not runs)
+    if known.unsaid is not None and ended:
         said = f"nothing runs any more that tells how, so say there: {known.unsaid}"
         lines.insert(max(len(lines) - 1, 0), note("inventory", said))
     return lines

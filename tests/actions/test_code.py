@@ -13,7 +13,7 @@ from fleetstop import events
 from fleetstop.actions.status import status
 from fleetstop.core.commands import Answer
 from fleetstop.core.inventory import Deploy, Job
-from fleetstop.core.report import Outcome, exit_code_of
+from fleetstop.core.report import Outcome
 from fleetstop.errors import FrameTimedOut
 from fleetstop.events import CodeSeen
 from tests.actions.stage import Stage, job, target
@@ -213,29 +213,6 @@ def test_between_two_lives_it_is_not_called_not_running(aim: Job) -> None:
     assert bool(outcome.findings) is known
     assert ("before it had started" not in str(outcome.findings)) or known
     assert stage.world.pct_calls == 0
-
-
-@pytest.mark.parametrize("run", ["7f3a91c2", "abc1"])
-def test_a_stop_does_not_call_it_ended_where_another_run_is_about_to_start_it(run: str) -> None:
-    """Its client is gone, and the activator goes on by itself."""
-    host, trainer = running()
-    host.end(trainer)
-    host.end(host.procs[1005])
-    proc = activator(host, step="waiting", order="go")
-    stage = Stage(host, run=run, aim=target(job=PLAIN))
-    outcome = asyncio.run(stage.stop())
-    if run == "7f3a91c2":  # its own: that waits for nothing but this stop
-        assert outcome.result == "not_running"
-        return
-    assert (outcome.result, exit_code_of(outcome)) == ("unclean", 6)
-    assert outcome.reason == (
-        "between_lives: no trainer runs, but the activator 77 of run 7f3a91c2 is at it: it was told"
-        " to go on"
-    )
-    host.end(proc)
-    outcome = asyncio.run(Stage(host, run=run, aim=target(job=PLAIN)).stop())
-    assert outcome.result == "not_running"
-    assert host.kills == []
 
 
 def test_the_last_unexplained_death() -> None:

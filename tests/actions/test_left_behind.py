@@ -38,6 +38,8 @@ def test_no_signal_goes_out_where_nobody_would_start_it_again() -> None:
     stage = Bringing(host)
 
     async def stop(lock: Lock, arm: Arm) -> Outcome:
+        while not host.activators:  # it begins while the stop looks around
+            await host.clock.sleep(0.1)
         host.end(host.activators[0].proc)
         with pytest.raises(Refused, match="nobody would start the job again"):
             await arm()

@@ -189,14 +189,15 @@ def the_activator_dies_in_the_save(case: Case) -> None:
 def the_activator_dies_half_swapped(case: Case) -> None:
     case.start("--save-seconds", "0.3")
     case.more = LAUNCH
-    names = [f"part{number}" for number in range(1500)]
+    names = [f"part{number}" for number in range(900)]
     for name in names:
         (case.root / f"{name}.bin").write_bytes(b"old")
     case.beside(**dict.fromkeys(names, 10))
     ran = case.half_swapped(lambda: case.kill(case.activator()))
     assert ran.code == 4, ran.people
     assert case.trainers() == []
-    refused = case.box.run("launch", case.box.name, inventory=case.inventory(), pct=6)
+    box = case.box
+    refused = box.finish(box.popen("launch", box.name, inventory=case.inventory()), alone=False)
     assert refused.code == 5, refused.people
     assert "mixture" in refused.target["reason"]
     again = case.again_at_once()
@@ -226,7 +227,7 @@ def the_activator_dies_while_it_watches(case: Case) -> None:
 def the_container_is_stopped_half_swapped(case: Case) -> None:
     case.start("--save-seconds", "0.3")
     case.more = LAUNCH
-    names = [f"part{number}" for number in range(1500)]
+    names = [f"part{number}" for number in range(900)]
     for name in names:
         (case.root / f"{name}.bin").write_bytes(b"old")
     case.beside(**dict.fromkeys(names, 10))

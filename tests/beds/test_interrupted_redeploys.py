@@ -3,6 +3,7 @@ same command again from any other laptop. One test per step; they run side by si
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 
@@ -30,17 +31,34 @@ def told(bed: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future
 
 @step
 def unhealthy_and_still_to_be_ended(case: Case) -> None:
-    """What was found unhealthy is not called healthy by who knows only its log."""
+    """What was found unhealthy is not called healthy by who knows only its log; once it ends, the
+    version before comes back."""
     case.start("--save-seconds", "0.5")
     case.text, case.words = versions.DEAF, ["--force"]
     case.interrupted(lambda: "rolling_back" in case.told())
     (pid,) = case.trainers()
-    state = case.step("unhealthy", "healthy", "unconfirmed", seconds=200.0)
-    assert state["step"] == "unhealthy", state
-    assert case.trainers() == [pid]
-    ran = case.again()
-    assert ran.code == 8, ran.people
-    assert len(case.trainers()) == 1
+    time.sleep(STALE_S + 15.0)  # by its log it is well since long ago
+    state = case.state
+    assert (state["step"], state["order"], state["ended_at"]) == ("launched", "unwell", None)
+    assert "tok/s" in case.new_log()
+    case.kill(pid)
+    case.step("rolled_back", seconds=20.0)
+    case.is_right(case.old_code)
+
+
+@step
+def left_unhealthy_and_the_same_again(case: Case) -> None:
+    """Nobody was killed: --no-rollback left it running, and that it runs is no reason to rest."""
+    case.start("--save-seconds", "0.5")
+    case.text, case.words = versions.DEAF, ["--force"]
+    first = case.again("--no-rollback")
+    assert (first.code, first.target["result"]) == (8, "unhealthy"), first.people
+    assert case.state["step"] == "unhealthy"
+    (pid,) = case.trainers()
+    ran = case.again_at_once()
+    assert (ran.code, ran.target["result"]) == (8, "rolled_back"), ran.people
+    assert pid not in case.trainers()
+    case.is_right(case.old_code, releases=3)
 
 
 @step

@@ -8,7 +8,7 @@ import pytest
 
 from . import versions
 from .bed import Bed, lives, until, with_job
-from .redeploying import JOB, Code, tree
+from .redeploying import JOB, LAUNCH, Code, trainers, tree
 
 pytestmark = pytest.mark.bed
 
@@ -117,3 +117,25 @@ def test_a_stop_that_is_missed_names_the_redeploy_that_goes_on(box: Bed, tmp_pat
     )
     assert then.code == 0, then.people
     assert not lives(job)
+
+
+def test_one_that_ended_unsaved_is_not_followed_by_the_new_code_till_it_is_asked_again(
+    box: Bed, tmp_path: Path
+) -> None:
+    """Something is amiss with what it saves: a person has to look. What is named does it then."""
+    box.start("--no-save")
+    inventory, code = with_job(box, tmp_path, JOB), Code(box)
+    old = code.train
+    new = str(versions.sources(tmp_path / "src") / "train.py")
+    ran = box.run("redeploy", box.name, new, inventory=inventory, deadline=120, pct=6)
+    assert (ran.code, ran.target["result"]) == (6, "unclean"), ran.people
+    assert trainers(box) == []
+    assert code.train == old
+    told = " ".join(ran.people.split())
+    assert "NOTHING was started." in told
+    assert f"fleetstop redeploy {box.name} {new} -i {inventory}" in told
+    assert "so say there: launch: {run: [...]}, deploy: {dest: /root}" in told
+    inventory = with_job(box, tmp_path, f"{JOB}{LAUNCH}\n        deploy: {{dest: /root}}")
+    then = box.run("redeploy", box.name, new, inventory=inventory, deadline=120, pct=6)
+    assert then.code == 0, then.people
+    assert code.train == versions.GOOD
