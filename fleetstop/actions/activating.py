@@ -47,6 +47,7 @@ class Activation:
         python: str,
         scripts: Mapping[str, str],
         hands_: Hands,
+        tools: str | None = None,
     ) -> None:
         self.spec = spec
         self.state: State | None = None
@@ -58,6 +59,7 @@ class Activation:
         self.dead = False  # it was seen to be gone without a last word
         self._scope, self._hands = scope, hands_
         self._python, self._scripts = python, scripts
+        self._tools = tools or spec.base
         self._activator: Born | None = None
 
     async def begin(self) -> Waits:
@@ -81,13 +83,15 @@ class Activation:
         shell = await self._hands()
         if not self.spec.files:  # else files were sent into it
             await hands.surely(self._scope, lambda: hands.stage(shell, base, run))
-        scripts = {f"{base}/{name}": text for name, text in self._scripts.items()}
+        scripts = {f"{self._tools}/{name}": text for name, text in self._scripts.items()}
+        if self._tools != base:
+            await hands.surely(self._scope, lambda: hands.tools(shell, self._tools))
         spec = f"{base}/stage-{run}/spec.json"
         secret = (spec, self.spec.text())
         await hands.surely(self._scope, lambda: hands.put_all(shell, scripts, secret))
         self.started = True
         try:
-            line = await hands.start(shell, self._python, f"{base}/activate.py", spec)
+            line = await hands.start(shell, self._python, f"{self._tools}/activate.py", spec)
         except CouldNotLook:
             state = await self.look()
             if state is None or state.run != run or state.activator is None:

@@ -11,7 +11,7 @@ from fleetstop.actions.locate import families_with, locate
 from fleetstop.actions.telling import Scope
 from fleetstop.core.inventory import Job
 from fleetstop.core.process import Process, ProcessTree
-from fleetstop.core.releases.home import base_of
+from fleetstop.core.releases.home import base_in, base_of
 from fleetstop.errors import Refused
 
 _WAIT_S = 180.0
@@ -20,9 +20,9 @@ _LOOK_S = 2.0
 
 def at_work(tree: ProcessTree, job: Job) -> Process | None:
     """The activator of this job, wherever its code lies."""
-    script = f"{base_of('/', job)}/activate.py"
+    own = base_of("/", job)
     for each in tree.processes.values():
-        if each.alive and any(word.endswith(script) for word in (each.argv or ())[1:4]):
+        if each.alive and (base_in((each.argv or ())[:5]) or "").endswith(own):
             return each
     return None
 

@@ -22,7 +22,7 @@ from fleetstop.core.launching.ended import last_death, parse_record
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
-from fleetstop.core.releases.home import base_of, home
+from fleetstop.core.releases.home import base_in, base_of, home
 from fleetstop.core.releases.manifest import Release, parse_release
 from fleetstop.core.releases.sighting import Beside, imported, parse_code
 from fleetstop.core.releases.standing import NewerCode, Runs, newer_code, running_release
@@ -284,9 +284,9 @@ def _said(job: Job) -> str | None:
 def _activators(job: Job, tree: ProcessTree) -> Iterator[str]:
     """Of the activator of this job that lives, by the words it was started with."""
     who = at_work(tree, job)
-    for word in (who.argv or ())[1:4] if who is not None else ():
-        if word.endswith("/activate.py"):
-            yield posixpath.dirname(word)
+    base = base_in(who.argv or ()) if who is not None else None
+    if base is not None:
+        yield base
 
 
 async def _look(

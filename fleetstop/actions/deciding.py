@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from fleetstop.actions import hands
 from fleetstop.actions.errand import Errand
+from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.lots import Lot
 from fleetstop.core.launching.activation import ENDS, State
 from fleetstop.core.releases.landing import differing, tells_all
@@ -161,8 +162,11 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
 
 
 async def clean(lot: Lot, run: str) -> None:
-    shell = await lot.scope.place.hands()
-    line = await hands.clean(shell, lot.python, lot.base, run)
+    shell, where = await lot.scope.place.hands(), lot.ground.tools
+    if where != lot.base:
+        await hands.tools(shell, where)
+    await hands.put_all(shell, {f"{where}/{name}": each for name, each in scripts().items()})
+    line = await hands.clean(shell, lot.python, f"{where}/activate.py", lot.base, run)
     if line.startswith("cleaned"):
         lot.finding(f"removed what run {run} had left lying about")
     else:

@@ -12,7 +12,7 @@ from fleetstop import events
 from fleetstop.actions import hands, staging
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import newest_whole
-from fleetstop.actions.interpreter import script
+from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
@@ -30,10 +30,6 @@ from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_e
 from fleetstop.core.releases.survey import Survey
 from fleetstop.errors import Refused
 
-_SCRIPTS = tuple(
-    f"{name}.py"
-    for name in ("activate", "course", "swap", "trainer", "rehearse", "wary", "supervise")
-)
 _DAY_S = 86_400.0
 
 
@@ -108,11 +104,11 @@ class Equipment:
             before_lies=lot.before_lies,
             more=self._more(),
         )
-        scripts = _SCRIPTS + (("stay.py",) if launchers.carrier(lot.job) else ())
         return LaunchPlan(
             spec=spec,
             python=lot.python,
-            scripts={name: script(name) for name in scripts},
+            tools=lot.ground.tools,
+            scripts=scripts(*(("stay",) if launchers.carrier(lot.job) else ())),
             expected=self.expected,
             expected_old=self._expected(self.old, self._bare) if self.old is not None else None,
             done="redeployed" if lot.files else "running",

@@ -70,7 +70,15 @@ async def put(shell: Shell, path: str, content: str, mode: str) -> None:
     _good(answer, f"{path} could not be written")
 
 
-async def put_all(shell: Shell, scripts: Mapping[str, str], secret: tuple[str, str]) -> None:
+async def tools(shell: Shell, directory: str) -> None:
+    """A directory for our scripts that nobody else may write to."""
+    answer = await shell.run(Command("tools", (directory,), changes=True))
+    _good(answer, f"{directory} could not be made for our scripts")
+
+
+async def put_all(
+    shell: Shell, scripts: Mapping[str, str], secret: tuple[str, str] | None = None
+) -> None:
     """Those scripts that differ from what is there, by path; what is longer than is read is put
     anew. Then `secret`, a path and a text for its owner alone. In one frame."""
     there = await reading.heads(shell, tuple(scripts))
@@ -79,10 +87,12 @@ async def put_all(shell: Shell, scripts: Mapping[str, str], secret: tuple[str, s
         for path, content in scripts.items()
         if len(content.encode()) >= _HEAD or there.get(path) != content
     ]
-    path, content = secret
-    words = [word for each in (*new, (path, "600", content)) for word in each]
+    new += [(secret[0], "600", secret[1])] if secret is not None else []
+    if not new:
+        return
+    words = [word for each in new for word in each]
     answer = await shell.run(Command("put", tuple(words), deadline_s=30.0, changes=True))
-    _good(answer, f"{text(answer.data) or path} could not be written")
+    _good(answer, f"{text(answer.data) or new[-1][0]} could not be written")
 
 
 async def order(shell: Shell, base: str, run: str, word: Order) -> None:
@@ -106,9 +116,9 @@ async def start(shell: Shell, python: str, script: str, spec: str) -> str:
     return f"failed {python} could not run {script} (status {answer.status}){last}"
 
 
-async def clean(shell: Shell, python: str, base: str, run: str) -> str:
+async def clean(shell: Shell, python: str, script: str, base: str, run: str) -> str:
     """What a dead run left lying about, never a release; the line that the script says."""
-    words = (python, _STARTS, json.dumps([f"{base}/activate.py", "--clean", base, run]))
+    words = (python, _STARTS, json.dumps([script, "--clean", base, run]))
     answer = await shell.run(Command("py", words, deadline_s=120.0, changes=True))
     lines = [each for each in text(answer.data).split("\n") if each.strip()]
     return lines[0] if lines else f"status {answer.status}"

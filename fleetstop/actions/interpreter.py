@@ -33,6 +33,14 @@ def script(name: str) -> str:
     return text.read_text(encoding="utf-8")
 
 
+ACTIVATOR = ("activate", "course", "swap", "trainer", "rehearse", "wary", "supervise")
+
+
+def scripts(*more: str) -> dict[str, str]:
+    """Those that start the job anew, and others by name."""
+    return {f"{name}.py": script(f"{name}.py") for name in (*ACTIVATOR, *more)}
+
+
 async def ask(
     scope: Scope,
     interpreter: str,

@@ -20,8 +20,9 @@ to keep the signal in. It tells no end of the target itself."""
 
 class LaunchPlan(Struct, frozen=True):
     """`python`: the job's interpreter, absolute; `scripts`: supervise.py, activate.py and what lies
-    beside them, by name. `done`: running for a launch or restart, redeployed for new files.
-    `expected_old`: of the version before, once it is back."""
+    beside them, by name; `tools` where they go, None: into our own directory. `done`: running for
+    a launch or restart, redeployed for new files. `expected_old`: of the version before, once it
+    is back."""
 
     spec: ActivatorSpec
     python: str
@@ -29,6 +30,7 @@ class LaunchPlan(Struct, frozen=True):
     expected: Expected
     expected_old: Expected | None = None
     done: Result = "running"
+    tools: str | None = None
 
 
 Late = Callable[[LaunchPlan], Awaitable[LaunchPlan]]

@@ -15,9 +15,10 @@ from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.launch_plan import Late, LaunchPlan, Renew, Stop
-from fleetstop.actions.leaving import STOPPED, goes_on, left_as, version
+from fleetstop.actions.leaving import STOPPED, goes_on, left_as, left_unhealthy, version
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
+from fleetstop.actions.renewing import renewed
 from fleetstop.actions.stop import Interrupted
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import Grown
@@ -25,7 +26,7 @@ from fleetstop.core.durations import spoken
 from fleetstop.core.kin.matching import by_words_alone
 from fleetstop.core.launching.activation import State
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
-from fleetstop.errors import ContainerStopped, CouldNotLook, DeployFailed, LockTaken, Refused
+from fleetstop.errors import ContainerStopped, CouldNotLook, LockTaken, Refused
 
 _STOPPED = ("stopped", "not_running")
 _CANCEL_S = 5.0
@@ -55,6 +56,8 @@ async def launch_through(
         limit_s, left = spoken(scope.limit_s or 0.0), left_as(launching.activation)
         return launching.undecided(f"the --timeout of {limit_s} is over: {left}")
     except (LockTaken, Refused) as exc:
+        if launching.past_the_stop:
+            return launching.undecided(f"{exc.message}; {left_as(launching.activation)}")
         return launching.outcome(**failed(exc))
     except CouldNotLook as exc:
         facts = failed(exc)
@@ -78,9 +81,10 @@ class Launching:
         self.scope, self.plan = scope, plan
         self._own_lock = lock is None
         self.lock = lock or Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
-        self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands)
+        self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands, plan.tools)
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
+        self.past_the_stop = False  # what ran has ended: by now another runs, or nothing does
         self._begun: asyncio.Task[str | None]
         self._findings: list[str] = []
         self._facts: dict[str, Any] = {}
@@ -100,9 +104,12 @@ class Launching:
                 return self.outcome("deploy_failed", reason=problem)
             if ended is not None:
                 return await self._not_stopped(ended)
-            killed = renew is not None and await self.activation.killed()
-            if renew is not None and killed and (why := await self._renewed(renew)) is not None:
-                return self.outcome("unhealthy", reason=f"{why}; NOTHING runs")
+            self.past_the_stop = True
+            if renew is not None and await self.activation.killed():
+                again = await renewed(self.activation, renew, self._finding)
+                if isinstance(again, str):
+                    return self.outcome("unhealthy", reason=f"{again}; NOTHING runs")
+                self.plan = again
             await self.rise.mark_log()
             await self.lock.mine()
             if late is not None:
@@ -155,17 +162,6 @@ class Launching:
                 hint="run the same command again",
             )
         await self.activation.order("armed")
-
-    async def _renewed(self, renew: Renew) -> str | None:
-        """What ran has ended, and who was to start it was killed meanwhile: another does. None, or
-        why not."""
-        self._finding("what waited in the container was killed there; another takes its place")
-        try:
-            self.plan = await renew()
-            waits = await self.activation.begin()
-        except (DeployFailed, CouldNotLook) as exc:
-            return exc.message
-        return None if waits.pid is not None else waits.problem or "nothing was told of why"
 
     def _stopped_as(self, outcome: Outcome) -> None:
         names = ("signals", "skipped", "checkpoint", "gpus", "above")
@@ -249,10 +245,7 @@ class Launching:
             await self._kept()
         elif (state := await self.activation.until("unhealthy")) and state.step == "rolled_back":
             self._finding("the files of the version before are back in place")
-        name = version(self.plan.spec.release, "what was started")
-        wished = not self.plan.spec.roll_back and self.plan.spec.launch_old is not None
-        wish = ", as --no-rollback has it" if wished else ""
-        left = f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
+        left = left_unhealthy(self.plan.spec, runs)
         return self.outcome("unhealthy", reason=f"{said}; {left}")
 
     async def _kept(self) -> None:

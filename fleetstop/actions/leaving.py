@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleetstop.actions.activating import Activation
+from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.report import Outcome
 
 STOPPED = (
@@ -27,7 +28,9 @@ def left_as(activation: Activation) -> str:
             "what waits in the container starts the job by itself if what runs ends, and leaves "
             "if it does not"
         )
-    if ordered in (None, "armed", "cancel"):
+    if ordered == "armed" or (ordered == "go" and activation.heard == "armed"):
+        return "what ran has ended, and what waits in the container starts the job by itself"
+    if ordered in (None, "cancel"):
         return "nothing was started; what waits in the container leaves by itself"
     if ordered != activation.heard:
         return f"what waits in the container goes on if it has heard {ordered}, and else leaves"
@@ -49,6 +52,14 @@ def goes_on(activation: Activation, outcome: Outcome, left_s: float | None) -> b
     over = left_s is not None and left_s <= 0
     unseen = outcome.result == "unreachable" and outcome.signals
     return activation.ordered == "armed" and bool(over or unseen)
+
+
+def left_unhealthy(spec: ActivatorSpec, runs: bool) -> str:
+    """What becomes of what was started, where nothing else is brought back."""
+    wished = not spec.roll_back and spec.launch_old is not None
+    wish = ", as --no-rollback has it" if wished else ""
+    name = version(spec.release, "what was started")
+    return f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
 
 
 def version(release: str | None, else_: str) -> str:

@@ -5,7 +5,6 @@ Else that would start the job by itself, half a minute after its end was told. S
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +15,7 @@ from fleetstop.core.inventory import Job
 from fleetstop.core.launching.activation import State, Step, state_of
 from fleetstop.core.launching.activator import Order
 from fleetstop.core.process import Process, ProcessTree
+from fleetstop.core.releases.home import base_in
 from fleetstop.core.spelling import plain
 from fleetstop.errors import Refused
 
@@ -70,9 +70,9 @@ _SAID: dict[Step, str] = {
 
 
 def _base(who: Process) -> str:
-    return next(
-        posixpath.dirname(word) for word in (who.argv or ())[1:4] if word.endswith("/activate.py")
-    )
+    base = base_in(who.argv or ())
+    assert base is not None  # that is how it was found
+    return base
 
 
 def _name(who: Process, state: State) -> str:

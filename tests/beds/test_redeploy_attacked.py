@@ -17,7 +17,7 @@ import pytest
 from . import versions
 from .bed import Ran, Running, lives, until, with_job
 from .interrupting import JOB, STALE_S, Case
-from .side_by_side import Told, side_by_side
+from .side_by_side import Told, side_by_side, wanted
 
 pytestmark = pytest.mark.bed
 STORIES: dict[str, Told] = {}
@@ -31,9 +31,7 @@ def story(told: Told) -> Told:
 
 @pytest.fixture(scope="module")
 def told(bed: None, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[None]]]:
-    own = [each for each in request.session.items if each.nodeid.startswith(request.node.nodeid)]
-    names = [each.callspec.params["name"] for each in own if hasattr(each, "callspec")]
-    with side_by_side({name: STORIES[name] for name in names}) as futures:
+    with side_by_side({name: STORIES[name] for name in wanted(request)}) as futures:
         yield futures
 
 
@@ -182,6 +180,41 @@ def the_timeout_ends_in_a_save(case: Case) -> None:
 
 def _train(case: Case) -> Path:
     return versions.sources(case.where / "src", case.text) / "train.py"
+
+
+@story
+def its_lock_is_broken_once_it_was_launched(case: Case) -> None:
+    """Files were replaced and another version runs: that is not the old one, still running."""
+    case.start("--save-seconds", "0.3")
+    slow = JOB.replace("tok/s", "never said").replace("within: 8s", "within: 30s")
+    command = typed(case, "redeploy", str(_train(case)), job=slow)
+    until(lambda: "launched" in (command[1] / "events").read_text(), 120.0)
+    other = typed(case, "redeploy", str(_train(case)), "--break-lock", job=slow)
+    ran = ended(command)
+    other[0].process.kill()
+    other[0].process.wait()
+    assert (ran.code, ran.target["result"]) == (4, "unreachable"), ran.people
+    assert "taken the lock over" in ran.target["reason"]
+    assert "leaves it as it is if it does not" in ran.target["reason"]
+    assert [each for each, _ in ran.signals] == ["INT"]
+    assert len(case.trainers()) == 1
+
+
+@story
+def a_full_disk_once_the_signal_is_sent(case: Case) -> None:
+    """`go` cannot be written any more: what waits goes on by itself, and that is what is told."""
+    text = "mkdir -p /srv/own; mount -t tmpfs -o size=3m none /srv/own; cp /root/train.py /srv/own"
+    inside(case, text)
+    own = f"cd /srv/own; setsid -f python3 -u train.py --save-seconds 8 {_QUIET}"
+    case.job = case.box.start(own, how="raw")
+    command = typed(case, "redeploy", str(_train(case)))
+    until(lambda: case.heard() == 1, 120.0)
+    inside(case, "dd if=/dev/zero of=/srv/own/fill bs=4k 2>/dev/null || true")
+    ran = ended(command)
+    assert ran.code == 4, ran.people
+    assert "starts the job by itself" in ran.target["reason"]
+    assert case.by_itself_in() < STALE_S + 10
+    assert len(case.trainers()) == 1
 
 
 @story

@@ -6,7 +6,7 @@ import pytest
 
 from fleetstop.core.inventory import Deploy, Job, Launch, Match
 from fleetstop.core.launching.interpreter import of_process, of_words
-from fleetstop.core.releases.home import base_of, code_of, home
+from fleetstop.core.releases.home import base_in, base_of, code_of, home
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,19 @@ def test_of_words_that_are_to_be_started() -> None:
         "/opt/venv/bin/python3"
     )
     assert of_words(("/root/run.sh", "--python-version=3")) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "base"),
+    [
+        ("python3 -I /a/.fleetstop/train/activate.py /a/.fleetstop/train/stage-7f/spec.json",
+         "/a/.fleetstop/train"),
+        ("python3 -I /run/.fleetstop/scripts/activate.py /ml/.fleetstop/train/stage-7f/spec.json",
+         "/ml/.fleetstop/train"),
+        ("python3 -I /a/.fleetstop/train/activate.py spec.json", "/a/.fleetstop/train"),
+        ("python3 -I /a/.fleetstop/train/activate.py", None),
+        ("python3 train.py", None),
+    ],
+)  # fmt: skip
+def test_whose_activator_it_is(words: str, base: str | None) -> None:
+    assert base_in(words.split()) == base

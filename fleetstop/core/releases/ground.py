@@ -38,10 +38,12 @@ class Found(Struct, frozen=True):
     now: float
     touched: dict[str, float] = {}
     up: float | None = None
+    tools: str | None = None
 
 
 class Ground(Struct, frozen=True):
-    """The same, read. `broken`: what was there and says nothing; of releases only a finding."""
+    """The same, read. `broken`: what was there and says nothing; of releases only a finding.
+    `tools`: the directory for our scripts, which only we may write to."""
 
     state: State | Broken | None
     activator: bool | None
@@ -51,6 +53,7 @@ class Ground(Struct, frozen=True):
     changed: dict[str, Stamps]
     last: Record | None
     now: float
+    tools: str
     up: float | None = None
     broken: tuple[str, ...] = ()
 
@@ -80,6 +83,7 @@ def ground(found: Found, base: str) -> Ground:
         changed={rel: Stamps(at, found.touched.get(rel, at)) for rel, at in found.changed.items()},
         last=parse_record(found.last),
         now=found.now,
+        tools=found.tools or base,
         up=found.up,
         broken=tuple(each.sentence for each in parsed.values() if isinstance(each, Broken)),
     )

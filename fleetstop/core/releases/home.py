@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
+from itertools import pairwise
 
 from fleetstop.core.inventory import Job
 from fleetstop.core.releases.payload import OURS
@@ -11,6 +13,16 @@ from fleetstop.core.releases.payload import OURS
 def base_of(dest: str, job: Job) -> str:
     """Our own directory for this job, beside what is deployed."""
     return posixpath.join(dest, OURS, job.name or "job")
+
+
+def base_in(argv: Sequence[str]) -> str | None:
+    """The same, of the job whose activator was started with these words; None: they are none's. Its
+    scripts may lie elsewhere; the spec that it reads lies in a stage there."""
+    for script, spec in pairwise(argv):
+        if script.endswith("/activate.py"):
+            base, stage, _ = spec.partition("/stage-")
+            return base if stage else posixpath.dirname(script)
+    return None
 
 
 def home(job: Job) -> str | None:

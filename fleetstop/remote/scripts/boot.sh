@@ -788,6 +788,12 @@ order() {
 }
 beat() { within "$1" || return; [ -d "$text" ] && touch -- "$text/beat" || return 20; }
 
+# tools DIR : for scripts that root will run: made, and nobody else's
+tools() {
+  within "$1" || return
+  ( umask 077; mkdir -p -- "$text" ) 2>/dev/null || return 20
+  [ -O "${text%/*}" ] && [ -O "$text" ] || return 21
+}
 # stage BASE RUN DIR... : the directories that files are sent into
 stage() {
   within "$1" || return
@@ -819,7 +825,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|stage|unstage)
+    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|tools|stage|unstage)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;

@@ -89,6 +89,25 @@ def parsed(said: Optional[str]) -> Said:
     return told if isinstance(told, dict) else {}
 
 
+def tools(base: bytes) -> bytes:
+    """Where our scripts go. Root runs none out of a directory that is, or can be exchanged by, the
+    job's own user: they lie in /run (root's, file-hierarchy(7)) then; else beside the rest."""
+    if os.geteuid() != 0:
+        return base
+    folder = base
+    while True:
+        try:
+            seen = os.lstat(folder)
+            open_ = seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX
+            if seen.st_uid != 0 or open_:
+                return b"/run/.fleetstop/scripts"
+        except OSError:
+            pass  # it is made by us, below the next one
+        if folder == b"/":
+            return base
+        folder = os.path.dirname(folder)
+
+
 def ground(asked: Said) -> Said:
     base, dest = raw(asked["base"]), raw(asked["dest"])
     state = read(os.path.join(base, b"state.json"))
@@ -123,6 +142,7 @@ def ground(asked: Said) -> Said:
         "changed": changed,
         "touched": touched,
         "last": last(base, started.get("mark")),
+        "tools": text(tools(base)),
         "now": time.time(),
         "up": up(),
     }

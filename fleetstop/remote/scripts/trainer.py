@@ -27,6 +27,7 @@ START_S = 60.0  # so long the supervisor may take to tell of the start
 FAILED_S = 5.0  # so long after the command that should have started it has failed
 OWN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 ROOM = b" " * 4096
+SUPERVISE = os.path.join(os.path.dirname(os.path.abspath(os.fsencode(__file__))), b"supervise.py")
 UNSEEN = contextlib.suppress(OSError)
 
 
@@ -87,7 +88,7 @@ class Trainer:
         try:
             with wary.doing("write", file):
                 wary.fill(file, self._text(), 0o600)
-            self._ask([os.fsencode(sys.executable), b"-I", self.base.at(b"supervise.py"), file])
+            self._ask([os.fsencode(sys.executable), b"-I", SUPERVISE, file])
         finally:
             with wary.MISSING:
                 os.unlink(file)
