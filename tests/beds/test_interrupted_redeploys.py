@@ -148,11 +148,12 @@ def the_signal_sent_and_it_saves(case: Case) -> None:
 @step
 def the_signal_sent_and_the_same_again_while_it_saves(case: Case) -> None:
     """Whoever goes on sends no second signal into the save."""
-    case.start("--save-seconds", "50")
+    case.start("--save-seconds", "75")
     case.interrupted(lambda: case.heard() == 1)
     ran = case.again()
     assert ran.code == 0, ran.people
     assert ran.signals == []
+    assert "waits for a client that is gone" in ran.people  # taken over, not waited for
     case.is_right()
 
 
