@@ -120,7 +120,8 @@ class Equipment:
         stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand), lot.survey)
         try:
             told = encoded(self._release()).decode()
-            await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "644")
+            # an environment is nobody else's
+            await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "600")
         except BaseException:
             await staging.unstage(lot.scope, wish(lot, errand))
             raise

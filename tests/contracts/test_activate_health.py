@@ -319,3 +319,24 @@ def test_the_activator_is_no_parent_of_what_it_starts(job: Activator) -> None:
     assert alive(new, start_of(new))
     done = subprocess.run(["ps", "-o", "comm=", "-p", str(new)], capture_output=True, check=True)
     assert done.stdout.strip() == b"sleep"
+
+
+def test_asked_to_leave_it_brings_nothing_back_after_what_it_launched(job: Activator) -> None:
+    """Somebody stops that on purpose."""
+    launched(job, "sleep 2\n", roll_back=True, health=QUICK)
+    job.order("leave")
+    state = job.end("unconfirmed")
+    assert (state["order"], state["files"], state["confirmed_by"]) == ("leave", "new", None)
+    time.sleep(2.5)
+    assert job.state["step"] == "unconfirmed"
+
+
+def test_a_log_that_is_a_pipe_is_refused_before_the_old_one_ends(job: Activator) -> None:
+    """Its reader may end with the old run: who opens it next would wait for ever."""
+    job.log.unlink()
+    os.mkfifo(job.log)
+    job.new("train.sh", NEW)
+    code, line = job.ask()
+    assert code == 1
+    assert line.startswith("failed ")
+    assert "log" in line

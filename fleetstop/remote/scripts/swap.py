@@ -164,7 +164,7 @@ class Swap:
         if not self.whole:
             with wary.doing("write", release):
                 manifest = json.dumps(self.manifest).encode("ascii") + b"\n"
-                wary.fill(os.path.join(release, b"manifest.json"), manifest)
+                wary.fill(os.path.join(release, b"manifest.json"), manifest, 0o600)
 
     def _is_kept(self, each: File) -> bool:
         """In a release that is the way back although something else lies there."""
