@@ -41,7 +41,7 @@ async def stood_down(
         return False
     base = _base(who)
     shell = await scope.place.hands()
-    end, told = scope.clock.now() + _WAIT_S, False
+    end, told, waited = scope.clock.now() + _WAIT_S, False, False
     while scope.clock.now() < end:
         state = await _state(scope, base)
         if state is None or state.left or not _is(state, who):
@@ -54,13 +54,15 @@ async def stood_down(
             ask = partial(hands.order, shell, base, state.run, word)
             await hands.surely(scope, ask)
         await scope.clock.sleep(_LOOK_S)
+        waited = True
     else:
         raise Refused(
             f"the activator {who.pid} of an earlier run is at work here, and does not leave",
             hint=f"look again with: {scope.run.typed('status', scope.target.name)}",
         )
-    await scope.clock.sleep(_LOOK_S)  # its last state is written a moment before it is gone
-    return True
+    if waited:
+        await scope.clock.sleep(_LOOK_S)  # its last state is written a moment before it is gone
+    return waited  # one that has left, or has not come to wait, starts nothing without its client
 
 
 _SAID: dict[Step, str] = {
