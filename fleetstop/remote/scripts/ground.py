@@ -96,13 +96,11 @@ def tools(base: bytes) -> bytes:
         return base
     folder = base
     while True:
-        try:
+        with contextlib.suppress(OSError):  # it is made by us, below the next one
             seen = os.lstat(folder)
             open_ = seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX
             if seen.st_uid != 0 or open_:
                 return b"/run/.fleetstop/scripts"
-        except OSError:
-            pass  # it is made by us, below the next one
         if folder == b"/":
             return base
         folder = os.path.dirname(folder)
