@@ -20,7 +20,7 @@ from fleetstop.actions.confirming import confirm
 from fleetstop.actions.deciding import Settled, clean, settled
 from fleetstop.actions.equipping import equipment
 from fleetstop.actions.errand import Errand
-from fleetstop.actions.grounding import Running, python_of, running
+from fleetstop.actions.grounding import Running, carried_freely, python_of, running
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, families_with, locate
@@ -117,6 +117,7 @@ class Bringing:
             now = await running(self._scope, scene, family) if family is not None else None
             self._its_keeper(now)
             python = python_of(self._job, now)
+            await carried_freely(self._scope, python, scene, now)
             lot = await lot_of(self._scope, self._errand, scene, now, python)
             found = await settled(lot, self._errand)
             if not found.again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -14,8 +15,10 @@ from fleetstop.actions.locate import Scene
 from fleetstop.actions.origins import origins
 from fleetstop.actions.telling import Scope
 from fleetstop.core.above.supervisors import Above, standing_above
+from fleetstop.core.commands import Command
 from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
+from fleetstop.core.launching import launchers
 from fleetstop.core.launching.interpreter import USUAL, of_process, of_words
 from fleetstop.core.launching.outermost import owners
 from fleetstop.core.process import Process
@@ -30,6 +33,14 @@ _SCRIPT = "ground.py"
 _SHOWN_MOST = 1024 * 1024
 _GUESS = 256 * 2**20
 _TRIED = 8
+_RUNS = """\
+import json, subprocess, sys
+try:
+    done = subprocess.run(json.load(sys.stdin), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+except OSError:
+    sys.exit(127)
+sys.stdout.buffer.write(done.stdout)
+"""
 
 
 class Running(Struct, frozen=True):
@@ -85,6 +96,28 @@ async def contents(scope: Scope, python: str, paths: Iterable[str]) -> dict[str,
     question = {"ask": "contents", "paths": list(paths), "most": _SHOWN_MOST}
     found = (await ask(scope, python, question, Contents, _GUESS, _SCRIPT)).contents
     return {path: base64.b64decode(said) for path, said in found.items()}
+
+
+async def carried_freely(scope: Scope, python: str, scene: Scene, now: Running | None) -> None:
+    """The tmux session or unit that it is to be started in is free once what runs has ended, and
+    the job is found again there. Raises Refused: found after the stop, nothing would run."""
+    job = scope.target.job
+    assert job is not None
+    if (why := launchers.not_found_again(job)) is not None:
+        raise Refused(f"{why}; it would not be found again", hint="see `launch: launcher:`")
+    if (words := launchers.question(job)) is None:
+        return
+    command = Command("py", (python, _RUNS, json.dumps(words)))
+    answer = await (await scope.place.hands()).run(command)
+    ours: set[int] = set()
+    if now is not None:
+        for kin in now.family.members:
+            ours |= {kin.pid, *(each.pid for each in scene.tree.above(kin.id.pid))}
+    if answer.status == 127:
+        raise Refused(f"there is no {words[0]} in its place, as `launch: launcher:` wants it")
+    said = answer.data.decode("utf-8", "replace")
+    if (why := launchers.in_the_way(job, said, frozenset(ours))) is not None:
+        raise Refused(why)
 
 
 async def newest_whole(scope: Scope, directory: str | None, *, at_rest: bool) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from fleetstop.lab.systemd import SYSTEMD
 
 from . import versions
-from .bed import Bed, until
+from .bed import Bed, lives, until
 from .redeploying import (
     LAUNCH,
     Inside,
@@ -135,3 +136,30 @@ def test_ends_that_the_program_chooses(box: Bed, tmp_path: Path, kind: str) -> N
     ran = ask(box, "launch", inventory=inventory)
     assert ran.code == 0, ran.people
     box.note(kind, "; ".join(ran.target["findings"]))
+
+
+def test_a_name_that_is_somebody_elses_is_found_before_the_stop(box: Bed, tmp_path: Path) -> None:
+    """Found after it, neither version could be started there."""
+    inside = box.lab.containers[box.vmid]
+    words = ["tmux", "new-session", "-d", "-s", "fleetstop-train", "sleep 1000"]
+    subprocess.run(inside.attach(words), check=True, stdin=subprocess.DEVNULL)
+    job = box.start("--save-seconds", "0.5")
+    where = versions.sources(tmp_path / "src")
+    inventory = stanza(box, tmp_path, by("tmux"))
+    ran = redeploy(box, str(where / "train.py"), inventory=inventory)
+    assert (ran.code, ran.signals) == (5, []), ran.people
+    assert (
+        "the tmux session fleetstop-train has a living pane that is not this job's"
+        in (ran.target["reason"])
+    )
+    assert lives(job)
+    assert box.signals_seen(job) == 0
+    subprocess.run(
+        inside.attach(["tmux", "kill-session", "-t", "=fleetstop-train"]),
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    again = redeploy(box, str(where / "train.py"), inventory=inventory)
+    assert again.code == 0, again.people
+    assert again.signals == [("INT", [job.pid])]
+    stops_by_one_int(box, inventory)

@@ -183,6 +183,8 @@ def in_the_way(job: Job, answer: str, ours: frozenset[int]) -> str | None:
             )
     if launcher_of(job).kind == "systemd":
         told = dict(line.partition("=")[::2] for line in answer.splitlines())
+        if "ActiveState" not in told:
+            return "systemd does not run there, or does not answer"
         over = told.get("ActiveState") in ("inactive", "failed")
         if not over and int(told.get("MainPID") or 0) not in ours:
             return f"the unit {name}.service runs, and its main process is not this job's"
