@@ -17,7 +17,8 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def example() -> str:
-    (found,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    every = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (found,) = (each for each in every if "fleet.stop(" in each)
     return str(found)
 
 
