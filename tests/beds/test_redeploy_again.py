@@ -168,3 +168,19 @@ def test_two_at_once_and_the_second_is_refused(box: Bed, tmp_path: Path) -> None
     assert len(trainers(box)) == 1
     base = Inside(box).at("/root/.fleetstop/train")
     assert not list(base.glob("stage-*"))
+
+
+def test_what_came_back_is_well_whatever_became_of_the_other(box: Bed, tmp_path: Path) -> None:
+    """The state keeps how the new version ended: that is not how the old one did."""
+    box.start("--save-seconds", "0.2")
+    inventory = stanza(box, tmp_path)
+    old = Code(box).train
+    dies = versions.sources(tmp_path / "new", versions.DIES)
+    first = redeploy(box, str(dies / "train.py"), inventory=inventory)
+    assert (first.code, first.target["result"]) == (8, "rolled_back"), first.people
+    (pid,) = trainers(box)
+    same = versions.sources(tmp_path / "old", old)
+    again = ask(box, "redeploy", str(same / "train.py"), inventory=inventory)
+    assert (again.code, again.signals) == (0, []), again.people
+    assert "NOT HEALTHY" not in again.people
+    assert trainers(box) == [pid]
