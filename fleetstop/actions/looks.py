@@ -25,7 +25,8 @@ NOT_ENTERED = (RemoteFailed, FrameTimedOut, PrivilegeMissing)
 """How `inside()` fails where a container runs and cannot be entered. It may be unable to fork, or
 out of memory: its processes are seen and signalled from the host all the same."""
 
-_TORN_TRIES, _TORN_S = 2, 0.3
+_TORN_S = (0.3, 0.3, 0.6, 1.2, 2.4)
+_STABLE = 3
 
 
 async def together(*work: Awaitable[Any]) -> list[Any]:
@@ -140,13 +141,17 @@ async def gpus(place: Place) -> GpuView | Unseen:
 
 async def first_gpus(place: Place, clock: Clock) -> GpuView | Unseen:
     """The look that later ones are compared with. One that does not fit together would make every
-    later one look like memory that nobody gives back: it is asked again, and then kept."""
-    for _ in range(_TORN_TRIES):
-        found = await gpus(place)
-        if isinstance(found, Unseen) or found.fits:
-            return found
-        await clock.sleep(_TORN_S)
-    return await gpus(place)
+    later one look like memory that nobody gives back: it is asked again, the longer the more start
+    beside it. A driver that lists too much for good says the same again and again: it is kept."""
+    looks = [await gpus(place)]
+    for wait in _TORN_S:
+        if isinstance(looks[-1], Unseen) or looks[-1].fits:
+            break
+        if len(looks) >= _STABLE and all(each == looks[-1] for each in looks[-_STABLE:]):
+            break
+        await clock.sleep(wait)
+        looks.append(await gpus(place))
+    return looks[-1]
 
 
 def _block(data: bytes) -> tuple[bytes, int]:

@@ -225,6 +225,11 @@ def _by_memory(before: GpuView, now: GpuView, gpu: Gpu) -> tuple[bool | None, st
         return None, f"{name} {_doubt(now, gpu.uuid)}"
     if then is None:
         return None, f"{name} did not say at the first look how much of it was in use by whom"
+    if then < -SLACK_MIB and left > then + SLACK_MIB:
+        # what was missing then hides or feigns what is left now, unless nobody is left at all
+        if left <= SLACK_MIB and not now.on(gpu.uuid):
+            return True, f"{name} is released: nobody holds it, {left} MiB are in use"
+        return None, f"{name} had more listed than in use at the first look: free cannot be told"
     if left > then + SLACK_MIB:
         return False, f"{name}: {left} MiB belong to no listed process, {then} at the first look"
     if left < min(then, 0) - SLACK_MIB:
