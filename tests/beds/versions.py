@@ -27,6 +27,7 @@ DEAF = version(
     "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n",
 )
+FAULTY = version("faulty", "    os.kill(os.getpid(), signal.SIGSEGV)\n")
 BROKEN = GOOD + "\ndef f(:\n"
 NEWER = GOOD + "\ntype Steps = list[int]\n"  # Python 3.12 takes it, Debian 12's 3.11 does not
 
