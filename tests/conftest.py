@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -30,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(fleetstop.__file__).parent, quiet=1)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are there to stay: no look for garbage needs to go through them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
