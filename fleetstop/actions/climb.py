@@ -85,9 +85,7 @@ class Climb:
         self.listing_at_first: Listing | Unseen | None = None
         self.sent: list[SignalRecord] = []
         self.trained_on = False
-        self.signalled_at = self.watched_at = scene.at
-        # how long ago an earlier signal was sent is as of the ledger's reading, just now
-        self._read_at = scope.clock.now()
+        self.signalled_at = scene.at
 
     @property
     def family(self) -> Family:
@@ -141,7 +139,6 @@ class Climb:
                 # what is new from here on came after the earlier run's signal
                 self.log_at_signal = self.log_at_signal or self.files.log
                 self.listing_at_signal = self.listing_at_signal or self.files.latest
-                self.watched_at = self._read_at
                 narrate(self._scope.teller, step)
             case Held():
                 self._tell_hold(step)
@@ -199,7 +196,6 @@ class Climb:
         snapshot(self._scope, f"before {send.signal}", self.family, self.look.tree, self.judged)
         out = await self._out(send)
         if out.heard:
-            self._read_at = self._scope.clock.now()
             self.ladder = heard_meanwhile(self.ladder, out.heard)
         elif out.refused is not None:
             self._changed += 1

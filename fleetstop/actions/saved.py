@@ -22,6 +22,7 @@ from fleetstop.core.saves.risk import age
 from fleetstop.core.saves.wholeness import less_than_the_last, usual_interval
 
 _MOST_TRIED = 20
+_NO_LOSS_S = 0.25
 
 
 async def checkpoint(scope: Scope, scene: Scene, climb: Climb) -> Proof:
@@ -113,13 +114,16 @@ def _earlier(
     scope: Scope, scene: Scene, climb: Climb, newest: Checkpoint, record: CheckpointRecord
 ) -> Proof:
     """The signal was an earlier run's, and nothing is new since this run looked: the save may
-    have been finished between. Its age against the signal's age tells, each by one clock."""
+    have been finished between. Both times are the host's: no delay of ours comes between them."""
     watched = climb.ladder.watched[-1]
-    since = watched.heard.ago_s + scope.clock.now() - climb.watched_at
-    if record.age_s is None:
+    if watched.heard.between is None:
         return _unseen(scope, climb, "the signal was an earlier run's, and no clock was seen")
-    if record.age_s > since or not record.complete or climb.signals:
+    earliest, latest = watched.heard.between
+    if newest.mtime < earliest or not record.complete or climb.signals:
         return _not_saved(scope, scene, climb, newest, record)
+    if newest.mtime < latest - _NO_LOSS_S:  # the clocks were asked one after the other, and slowly
+        text = f"{newest.name} was written about when the signal went out, before or after it"
+        return _unseen(scope, climb, text)
     text = f"{newest.name} was written after run {watched.heard.run} sent {watched.signal}"
     made = msgspec.structs.replace(record, complete=True, written_after_signal=True)
     return Proof(findings=(scope.teller.finding(text),), record=made)

@@ -13,10 +13,13 @@ import posixpath
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleetstop.core.process import ProcessId
 
 STALE_S = 30.0
+TICK_S = 0.01
+"""The steps of /proc/uptime (proc_uptime(5): hundredths), and of most file systems' times."""
 _OCTAL = re.compile(rb"\\0([0-7]{3})")
 _LINE = re.compile(r"(/run/lock/fleetstop\.[0-9a-z]+/[^:/\n]+):(.*)")
 
@@ -46,20 +49,26 @@ class RunFile(Struct, frozen=True):
 
 
 class Ledger(Struct, frozen=True):
+    """`wall`: a time of day, in seconds since the epoch, and an uptime just after it; `uptime` is
+    one just before it. None where the place has no `date` that tells."""
+
     uptime: float
     runs: tuple[RunFile, ...]
+    wall: tuple[float, float] | None = None
 
 
 class Heard(Struct, frozen=True):
     """An earlier signal, or other ask, a trainer has heard; `ago_s` at the time of reading.
 
-    `times`: how many it has heard in all; the latest one is told.
+    `times`: how many it has heard in all; the latest one is told. `between`: seconds since the
+    epoch between which it went out, None where the ledger's reader had no time of day.
     """
 
     run: str
     signal: str
     ago_s: float
     times: int = 1
+    between: tuple[float, float] | None = None
 
 
 def parse_ledger(data: bytes) -> Ledger | None:
@@ -69,11 +78,19 @@ def parse_ledger(data: bytes) -> Ledger | None:
     if uptime is None:
         return None
     files: dict[str, list[str]] = {}
-    for line in body.split("\n"):
+    first, _, rest = body.partition("\n")
+    wall = _wall(first.removeprefix("wall:"), uptime) if first.startswith("wall:") else None
+    for line in (rest if first.startswith("wall:") else body).split("\n"):
         found = _LINE.match(line)
         if found is not None:
             files.setdefault(posixpath.basename(found[1]), []).append(found[2])
-    return Ledger(uptime=uptime, runs=tuple(_run(name, lines) for name, lines in files.items()))
+    runs = tuple(_run(name, lines) for name, lines in files.items())
+    return Ledger(uptime=uptime, runs=runs, wall=wall)
+
+
+def _wall(text: str, uptime: float) -> tuple[float, float] | None:
+    now, after = (_seconds(each) for each in text.partition(" ")[::2])
+    return None if now is None or after is None or after < uptime else (now, after)
 
 
 def _run(name: str, lines: list[str]) -> RunFile:
@@ -190,11 +207,17 @@ def heard_before(
                 ago = max(0.0, ledger.uptime - sent.uptime)
                 times[each] = times.get(each, 0) + 1
                 if each not in heard or ago < heard[each].ago_s:
-                    heard[each] = Heard(run=sent.run, signal=sent.signal, ago_s=ago)
-    return {
-        each: Heard(run=by.run, signal=by.signal, ago_s=by.ago_s, times=times[each])
-        for each, by in heard.items()
-    }
+                    between = _between(ledger, sent.uptime)
+                    heard[each] = Heard(sent.run, sent.signal, ago_s=ago, between=between)
+    return {each: replace(by, times=times[each]) for each, by in heard.items()}
+
+
+def _between(ledger: Ledger, uptime: float) -> tuple[float, float] | None:
+    """The time of day of an uptime, as exactly as the ledger's two looks at the clocks allow."""
+    if ledger.wall is None:
+        return None
+    now, after = ledger.wall
+    return now - (after - uptime) - TICK_S, now - (ledger.uptime - uptime) + TICK_S
 
 
 def spent(ledger: Ledger, alive: frozenset[ProcessId], me: str) -> tuple[str, ...]:

@@ -339,6 +339,55 @@ def test_a_run_after_ctrl_c_sees_that_nothing_was_saved() -> None:
     asyncio.run(story())
 
 
+def slowly(stage: Stage, verb: str, seconds: float, times: int) -> None:
+    """A busy host: what this verb told is old when it is read."""
+
+    def wait(_: object) -> None:
+        stage.host.clock.advance(seconds)
+
+    for shell in (stage.world.host, stage.world.within):
+        shell.after(verb, *[wait] * times)
+
+
+def test_a_host_that_is_slow_after_the_ledger_was_read_loses_no_save() -> None:
+    """Seen: a file of the moment of the signal was called 2 s older than it, and lost."""
+
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host, Trainer(host, takes_s=0.1, leaves_s=30.0))
+        await interrupted(Stage(host, "run1"))
+        host.clock.advance(0.2)
+        host.settle()
+        host.clock.advance(5.0)
+        assert "/ck/last.pt" in host.files
+        second = Stage(host, "run2")
+        slowly(second, "ledger", 3.0, 4)
+        outcome = await second.stop()
+        assert outcome.checkpoint is not None
+        assert outcome.checkpoint.written_after_signal is True
+
+    asyncio.run(story())
+
+
+def test_a_host_that_is_slow_after_the_listing_does_not_make_an_old_file_the_save() -> None:
+    """A periodic one of 2 s before the signal stays one of before it."""
+
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host, Trainer(host, saves=None, takes_s=30.0))
+        host.write("/ck/step_1.pt", whole(), age_s=2.0)
+        await interrupted(Stage(host, "run1"))
+        host.clock.advance(5.0)
+        second = Stage(host, "run2")
+        slowly(second, "list", 3.0, 40)
+        outcome = await second.stop()
+        assert outcome.checkpoint is not None
+        assert outcome.checkpoint.path == "/ck/step_1.pt"
+        assert outcome.checkpoint.written_after_signal is False
+
+    asyncio.run(story())
+
+
 def test_a_run_after_ctrl_c_does_not_take_a_broken_file_for_a_save() -> None:
     async def story() -> None:
         host = FakeHost()

@@ -134,7 +134,7 @@ def test_interrupted_and_taken_up_again_is_one_signal(box: Bed) -> None:
 
 
 def test_term_waits_for_a_periodic_save_in_place(box: Bed) -> None:
-    job = box.start("--save-every", "4", "--in-place", "--save-seconds", "3", how="deaf")
+    job = box.start("--save-every", "4", "--in-place", "--save-seconds", "6", how="deaf")
     until(lambda: box.log(job).count("saving") >= 1, 15)
     ran = box.run("stop", box.name, "--force")
     assert ran.code == 0, ran.people

@@ -22,7 +22,7 @@ from fleetstop.actions import looks
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.telling import Run
 from fleetstop.core.commands import Answer, Command
-from fleetstop.core.ledger import Ledger, parse_ledger, spent
+from fleetstop.core.ledger import Ledger, heard_before, parse_ledger, spent
 from fleetstop.core.process import ProcessId
 from fleetstop.core.procfs import parse_argv, parse_detail, parse_look
 from fleetstop.errors import CouldNotLook, FrameTimedOut, Refused
@@ -605,6 +605,31 @@ def test_a_full_disk_means_no_signal(
         answer = await send(local, target, "TERM", who(job))
         assert (answer.status, answer.data.split()[0]) == (0, b"sent")
         assert job.wait(5) == -signal.SIGTERM
+
+    play(kind, story)
+
+
+def test_a_ledger_tells_when_a_signal_went_out_by_the_clock_of_files(
+    kind: str, started: Started, target: str, tmp_path: Path
+) -> None:
+    """A file written just before it is older, one written after it is newer."""
+
+    async def story(local: LocalShell) -> None:
+        job = started.sleeper()
+        await ask(local, "claim", target, "run", "me")
+        before, after = tmp_path / "before", tmp_path / "after"
+        before.touch()
+        time.sleep(0.05)
+        assert (await send(local, target, "TERM", who(job))).status == 0
+        time.sleep(0.05)
+        after.touch()
+        found = parse_ledger((await ask(local, "ledger", target)).data)
+        assert found is not None
+        between = heard_before(found, frozenset({who(job)}))[who(job)].between
+        assert between is not None
+        assert before.stat().st_mtime < between[0] + 0.05
+        assert between[0] < between[1] < after.stat().st_mtime + 2.0  # a busy machine may be slow
+        assert between[0] < after.stat().st_mtime
 
     play(kind, story)
 

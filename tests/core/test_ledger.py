@@ -142,6 +142,24 @@ def test_what_was_heard_is_read_by_every_later_run() -> None:
     assert heard_before(found, frozenset({ProcessId(26982, 1)})) == {}
 
 
+def test_when_it_went_out_is_told_by_the_time_of_day_too() -> None:
+    """A date that took 0.3 s: what was written at 1000060.1 came before, at 1000060.5 after it."""
+    text = "send 1 INT heard 60 26982:4711"
+    data = f"uptime:300.0\nwall:1000300.2 300.3\n/run/lock/fleetstop.200/a:{text}\n".encode()
+    found = parse_ledger(data)
+    assert found is not None
+    told = heard_before(found, frozenset({ME}))[ME]
+    assert told.between == pytest.approx((1000059.89, 1000060.21))
+
+
+@pytest.mark.parametrize("line", ["", "wall:", "wall:x 5", "wall:7", "wall:7 4.9", "wall:inf 6"])
+def test_without_a_time_of_day_a_ledger_is_a_ledger(line: str) -> None:
+    text = f"uptime:5\n{line}\n/run/lock/fleetstop.200/a:send 1 INT heard 4 26982:4711\n"
+    found = parse_ledger(text.encode())
+    assert found is not None
+    assert heard_before(found, frozenset({ME})) == {ME: Heard("a", "INT", 1.0)}
+
+
 def test_the_latest_counts() -> None:
     found = ledger(300.0, a="send 1 INT heard 60 26982:4711", b="send 1 TERM heard 90 26982:4711")
     assert heard_before(found, frozenset({ME}))[ME].signal == "TERM"

@@ -411,7 +411,7 @@ class FakeHost:
         return _text("")
 
     def _ledger(self, words: tuple[str, ...]) -> Answer:
-        out = [f"uptime:{self.uptime}"]
+        out = [f"uptime:{self.uptime}", f"wall:{EPOCH + self.clock.now():.3f} {self.uptime}"]
         for run, lines in sorted(self.ledgers.get(words[0], {}).items()):
             out += [f"/run/lock/fleetstop.{words[0]}/{run}:{line}" for line in lines]
         return _text("\n".join(out) + "\n")

@@ -248,6 +248,8 @@ claimable() { # target run : what claim would refuse, as far as looking tells; c
 ledger() { # target
   uptime || return 9
   echo "uptime:$up"
+  # what the time of day is between two uptimes: a file's time is compared with a signal's by it
+  n=$(date +%s.%N) && uptime && echo "wall:$n $up"
   ledgerdir "$1"; case $? in 0) ;; 22) return 0 ;; *) return $? ;; esac
   # anybody may write there: a FIFO would hang, a link would show another file. A stranger's plain
   # file is believed: that he holds the lock, that he has sent a signal; so it must be readable
