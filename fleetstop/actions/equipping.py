@@ -26,7 +26,7 @@ from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.recipe import Extra, Known, Recipe, recipe, resume_words, shown
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
-from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
+from fleetstop.core.releases.manifest import BEFORE, Release, encoded, told_argv, told_env
 from fleetstop.core.releases.survey import Survey
 from fleetstop.errors import Refused
 
@@ -102,6 +102,7 @@ class Equipment:
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
             before_lies=lot.before_lies,
+            stays=lot.lies.id if not lot.files and lot.lies is not None else None,
             more=self._more(),
         )
         return LaunchPlan(
@@ -214,7 +215,7 @@ class Equipment:
             files=replaced(lot.files, found, lot.ground.on_disk),
             dest=lot.dest,
             when=lot.scope.clock.wall(),
-            who="before fleetstop",
+            who=BEFORE,
             argv=told_argv(origin.argv) if origin is not None else None,
             cwd=origin.cwd if origin is not None else None,
             env=env if origin is not None else None,
