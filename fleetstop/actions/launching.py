@@ -72,6 +72,11 @@ async def launch_through(
         await launching.let_go()
 
 
+def _without_it(problem: str) -> str | None:
+    asked = problem.startswith("what runs now could not be started again")
+    return "--no-rollback does it all the same, with no way back" if asked else None
+
+
 class Launching:
     """One launch, with what is known so far, so that every way out can tell it."""
 
@@ -101,7 +106,7 @@ class Launching:
                 await self._begun  # while it begins, words of ours run there
             ended = await self._stop(stop) if stop is not None else None
             if (problem := await self._begun) is not None:
-                return self.outcome("deploy_failed", reason=problem)
+                return self.outcome("deploy_failed", reason=problem, hint=_without_it(problem))
             if ended is not None:
                 return await self._not_stopped(ended)
             self.past_the_stop = True

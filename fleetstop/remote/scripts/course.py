@@ -108,7 +108,7 @@ class Activation:
             raise wary.Refused(f"run {other['run']} is at it: {other['step']}")
         try:
             self.swap.prepare()
-            for each in filter(None, (self.old, self.new)):
+            for each in filter(None, (self.new, self.old)):
                 self._rehearse(each)
                 each.make_room()
             self.was = self._as_before(other)
@@ -120,7 +120,9 @@ class Activation:
 
     def _rehearse(self, one: "trainer.Trainer") -> None:
         gone = [each["pid"] for each in self.spec["gone"]]
-        one.rehearse(self.spec["files"] if one is self.new else [], self.spec["log"], gone)
+        back = None if one is self.new else self.spec["roll_back"]
+        files = self.spec["files"] if one is self.new else []
+        self.findings += one.rehearse(files, self.spec["log"], gone, back)
 
     def wait(self) -> bool:
         """Whether all that has to be gone is gone; else it has ended, and all is as it was."""
@@ -275,8 +277,8 @@ class Activation:
                 self.old.start()
         except (OSError, wary.Refused, trainer.Silent) as error:
             return self.end("failed", reason=f"{reason}; the old version does not run: {error}")
-        came = self.spec["before"] or self.spec.get("stays")
-        return self.end("rolled_back", trainer=self.old and self.old.id, running=came)
+        self.state["running"] = self.spec["before"] or self.spec.get("stays")
+        return self.end("rolled_back", trainer=self.old and self.old.id)
 
     def _living(self) -> List[int]:
         return [one["pid"] for one in self.spec["gone"] if trainer.alive(one)]
