@@ -15,7 +15,7 @@ from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.launch_plan import Late, LaunchPlan, Renew, Stop
-from fleetstop.actions.leaving import STOPPED, goes_on, left_as, left_unhealthy, version
+from fleetstop.actions.leaving import STOPPED, WHAT_RAN, goes_on, left_as, left_unhealthy, version
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.renewing import renewed
@@ -227,7 +227,7 @@ class Launching:
         if grown is not None and grown.family is not None:
             if not await self.activation.at_work():
                 # ended, it would leave its GPUs to nobody
-                old = version(spec.before, "the version before")
+                old = version(spec.before, WHAT_RAN)
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
             # from here on nobody takes it for healthy, should we be cut short
@@ -264,10 +264,10 @@ class Launching:
         if state is None or not back or state.trainer is None:
             why = state.reason if state is not None and state.reason else "it told no reason"
             self._tell_back(None, why)
-            name = version(self.plan.spec.before, "the version before")
+            name = version(self.plan.spec.before, WHAT_RAN)
             return self.outcome("unhealthy", reason=f"{said}; {name} did not come back: {why}")
         self._tell_back(state.trainer.pid, None)
-        name = version(state.running or self.plan.spec.before, "the version before")
+        name = version(self.plan.spec.before, WHAT_RAN)
         expected = self.plan.expected_old or self.plan.expected
         grown = await self.rise.watch(expected, state, self.lock.stamp, old=True)
         if grown is None or grown.family is None:

@@ -178,8 +178,8 @@ FORMER = destined(
     row("train_dflash_pipeline.py", "changed"), by="release", of_release=OLD_ID
 )  # fmt: skip
 ROLLBACK: list[e.AnyEvent] = [
-    s.started("rollback"), FORMER, *SWAPPED_IN[2:], launched("14:02:31", release=NEW_ID),
-    healthy("14:02:42"), *REDEPLOY[-2:],
+    s.started("rollback"), FORMER, shown(as_release=OLD_ID, roll_back=True), *SWAPPED_IN[3:],
+    launched("14:02:31", release=NEW_ID), healthy("14:02:42"), *REDEPLOY[-2:],
 ]  # fmt: skip
 ROWS = (
     "20250304-140210-7f3a  2025-03-04 14:02 UTC, by ml@laptop, commit 5690a8d0f3c2 with changes, "
