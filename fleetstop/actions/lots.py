@@ -122,7 +122,8 @@ class Lot:
         kept = self.ground.releases
         last = self.state.running if self.state is not None else None
         names = sorted(kept, key=lambda name: (name == last, name), reverse=True)
-        return next((kept[e] for e in names if not differing(kept[e], self.ground.on_disk)), None)
+        there = (kept[name] for name in names if kept[name].files)
+        return next((e for e in there if not differing(e, self.ground.on_disk)), None)
 
     @property
     def started(self) -> bool | None:

@@ -124,8 +124,8 @@ def test_on_from_the_checkpoint_that_the_stop_has_written(box: Bed, tmp_path: Pa
     again = ask(box, "restart", inventory=inventory)
     assert again.code == 0, again.people
     assert again.target["findings"][:2] == [
-        "started without: --save-seconds 0.4, LR, as `launch:` in the inventory has it",
-        "started with another value of: TAG, as `launch:` in the inventory has it",
+        "started without: --save-seconds 0.4, LR (as `launch:` in the inventory has it)",
+        "started with another value of: TAG (as `launch:` in the inventory has it)",
     ]
     assert again.people.index("started without:") < again.people.index("INT to ")
     (pid,) = trainers(box)
@@ -198,7 +198,7 @@ def test_what_was_typed_goes_on_and_what_failed_is_never_gone_back_to(
     runs_as(box, old, "--save-seconds", "0.1", FOO=None, HF_TOKEN=None)
     there = ask(box, "rollback", inventory=inventory)
     assert there.code == 0, there.people
-    assert "HF_TOKEN: it had that, and it is not restored" in " ".join(there.people.split())
+    assert "without HF_TOKEN, which it had" in " ".join(there.people.split())
     runs_as(box, ONE, *typed, FOO="1", HF_TOKEN=None)
     named = ask(box, "rollback", "--to", failed, "--dry-run", inventory=inventory)
     assert f"release {failed}, which is asked for: never healthy" in " ".join(named.people.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.dropped import dropped
 from fleetstop.core.launching.origin import Origin
@@ -133,9 +134,10 @@ def test_both_the_inventory_says_what_it_says_and_the_rest_is_as_it_was() -> Non
     }
     assert (one.spec.gid, one.spec.groups, one.spec.umask) == (1001, (4,), 0o027)
     assert one.notes == (
-        "HF_TOKEN: taken from the running process, as the inventory holds no secrets",
+        "HF_TOKEN as the running process has it, since the inventory holds no secrets",
     )
     assert TOKEN not in " ".join(one.notes)
+    assert redact.text(one.notes[0]) == one.notes[0]  # nothing of the sentence is taken for one
 
 
 def test_what_the_inventory_leaves_unsaid_is_as_what_runs() -> None:
@@ -224,7 +226,7 @@ RUN = Launch(run=("python3", "-u", "/root/train.py"), cwd="/root", env={"TAG": "
         (RUN, "/usr/bin/python3 -u /root/train.py", {"TAG": "a"}, Extra(), ()),
         (
             RUN, "python3 -u /root/train.py --lr 1e-4", {"FOO": "1", "TAG": "a"}, Extra(),
-            ("started without: --lr 1e-4, FOO, as `launch:` in the inventory has it",),
+            ("started without: --lr 1e-4, FOO (as `launch:` in the inventory has it)",),
         ),
         # typed again, or anew: nothing is lost
         (
@@ -233,12 +235,12 @@ RUN = Launch(run=("python3", "-u", "/root/train.py"), cwd="/root", env={"TAG": "
         ),
         (
             RUN, "python3 -u /root/train.py", {"TAG": "b"}, Extra(),
-            ("started with another value of: TAG, as `launch:` in the inventory has it",),
+            ("started with another value of: TAG (as `launch:` in the inventory has it)",),
         ),
         # a script by its `#!`
         (
             Launch(run=("/root/run.sh",)), "/bin/bash /root/run.sh --lr 1", {"FOO": "1"}, Extra(),
-            ("started without: --lr 1, as `launch:` in the inventory has it",),
+            ("started without: --lr 1 (as `launch:` in the inventory has it)",),
         ),
         (
             Launch(run=("/root/run.sh",)), "python3 /root/train.py", {}, Extra(),
@@ -248,7 +250,7 @@ RUN = Launch(run=("python3", "-u", "/root/train.py"), cwd="/root", env={"TAG": "
         (
             Launch(run=("x",), resume=("--resume", "{checkpoint}"), env={"A": "1"}),
             f"x --resume /ck/5 --hf-token {TOKEN}", {"HF_TOKEN": TOKEN}, Extra(),
-            ("started without: --hf-token ***, as `launch:` in the inventory has it",),
+            ("started without: --hf-token *** (as `launch:` in the inventory has it)",),
         ),
         (None, "python3 x.py --lr 1", {"FOO": "1"}, Extra(), ()),
         (Launch(launcher=LAUNCH.launcher), "python3 x.py --lr 1", {"FOO": "1"}, Extra(), ()),
@@ -260,7 +262,8 @@ def test_whatever_is_dropped_is_said(
     origin = Origin(ProcessId(7, 1), argv=tuple(argv.split()), cwd="/root", env=env, uid=0)
     known = Known(origin=origin, person=ROOT)
     spec = made(launch, known, extra).spec
-    assert dropped(launch, known, spec, extra.env) == said
+    told = dropped(launch, known, spec, extra.env)
+    assert (told, tuple(map(redact.text, told))) == (said, said)
 
 
 def test_where_nothing_runs_nothing_is_missed() -> None:
@@ -277,7 +280,8 @@ def test_a_kept_release_is_started_as_it_ran() -> None:
     assert found.origin is not None
     assert (found.origin.argv, found.origin.cwd, found.origin.uid) == (RAN.argv, "/w", 1000)
     assert found.origin.env == {"MODE": "slow", "PWD": "/w", "HF_TOKEN": TOKEN}
-    assert found.notes == ("HF_TOKEN: taken from the running process, as no secrets are kept",)
+    assert found.notes == ("HF_TOKEN as the running process has it, since no secrets are kept",)
+    assert redact.text(found.notes[0]) == found.notes[0]
     spec = again(LAUNCH, Known(origin=found.origin, person=ML)).spec
     assert (spec.argv, spec.env["MODE"], "A" in spec.env) == (RAN.argv, "slow", False)
 
@@ -286,9 +290,8 @@ def test_a_secret_that_nobody_has_any_more_is_said() -> None:
     found = restored(RAN, None, LAUNCH)
     assert found.origin is not None
     assert found.origin.env == {"MODE": "slow", "PWD": "/w"}
-    assert found.notes == (
-        "HF_TOKEN: it had that, and it is not restored: no secrets are kept (--env)",
-    )
+    assert found.notes == ("without HF_TOKEN, which it had: no secrets are kept (--env gives one)",)
+    assert redact.text(found.notes[0]) == found.notes[0]
     assert restored(RAN, None, LAUNCH, {"HF_TOKEN": "x"}).notes == ()
     said = msgspec.structs.replace(LAUNCH, env={"HF_TOKEN": TOKEN})
     found = restored(RAN, None, said)

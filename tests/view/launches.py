@@ -165,7 +165,7 @@ WENT_BACK: list[e.AnyEvent] = [
     shown(command="bash /root/run.sh --lrr 1e-4", added=("SEED",), roll_back=True),
     e.Finding(
         at=s.at("14:02:11"), target=s.T,
-        text="started without: --lr 3e-4, FOO, as `launch:` in the inventory has it",
+        text="started without: --lr 3e-4, FOO (as `launch:` in the inventory has it)",
     ),
     *STOPPED,
     launched("14:02:31"),
@@ -178,7 +178,7 @@ WENT_BACK: list[e.AnyEvent] = [
         "14:02:44", "rolled_back", verdict="busy", family=(BACK,), seconds=34.0,
         reason=f"{ENDED}; what ran before runs again as 31040", signals=(s.record(),),
         release=r.ReleaseRecord(id=None, before=None, running=OLD_ID),
-        findings=("started without: --lr 3e-4, FOO, as `launch:` in the inventory has it",),
+        findings=("started without: --lr 3e-4, FOO (as `launch:` in the inventory has it)",),
         health=(
             health("unhealthy", None, ("alive", False, ENDED)),
             health("healthy", None, ("alive", True, GOOD[0])),

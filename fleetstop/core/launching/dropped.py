@@ -32,7 +32,7 @@ def dropped(
     other = [n for n in env if n in spec.env and spec.env[n] != env[n] and n not in typed]
     told = [redact.command(words)] if words else []
     told += [redact.safe(name) for name in names]
-    says = ", as `launch:` in the inventory has it"
+    says = " (as `launch:` in the inventory has it)"
     said = [f"started without: {', '.join(told)}{says}"] if told else []
     if other:
         named = ", ".join(map(redact.safe, other))

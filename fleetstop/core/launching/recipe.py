@@ -229,7 +229,8 @@ def _env(launch: Launch | None, known: Known, notes: list[str]) -> dict[str, str
     }
     if secrets:
         names = ", ".join(sorted(secrets))
-        notes.append(f"{names}: taken from the running process, as the inventory holds no secrets")
+        # with a colon behind such a name the next word would be masked
+        notes.append(f"{names} as the running process has it, since the inventory holds no secrets")
     if launch is None:
         notes.append("its environment could not be read: it gets a clean login's")
     return base | secrets | said

@@ -52,10 +52,10 @@ def restored(
     env |= {name: had[name] for name in from_process} | {n: said[n] for n in from_inventory}
     if from_process:
         named = ", ".join(map(redact.safe, from_process))
-        notes.append(f"{named}: taken from the running process, as no secrets are kept")
+        notes.append(f"{named} as the running process has it, since no secrets are kept")
     if missing:
         named = ", ".join(map(redact.safe, missing))
-        notes.append(f"{named}: it had that, and it is not restored: no secrets are kept (--env)")
+        notes.append(f"without {named}, which it had: no secrets are kept (--env gives one)")
     origin = now if now is not None else Origin(ProcessId(0, 0))
     made = msgspec.structs.replace(origin, argv=argv, cwd=ran.cwd or origin.cwd, env=env, unseen=())
     return Restored(made, tuple(notes))
