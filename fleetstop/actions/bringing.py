@@ -220,19 +220,25 @@ class Bringing:
             raise Refused(first.reason, hint=first.hint or verbs, evidence=first.evidence)
 
     def _way_to_start(self, family: Family | None) -> None:
-        if family is None and self._job.launch is None:
+        launch = self._job.launch
+        if self._errand.command == "rollback":
+            return  # its manifest may tell
+        if family is None and (launch is None or not launch.run):
             name = self._scope.target.name
             place = name.partition(":")[0]
             adopt = self._scope.run.typed("adopt", place, "--pid", "N", "--as", "NAME")
+            lacks = "nothing says how it is started"
+            lacks = f"`launch:` in the inventory has no `run`: {lacks}" if launch else lacks
             raise Refused(
-                "it does not run, and nothing says how it is started",
+                f"it does not run, and {lacks}",
                 hint="say it in the inventory: launch: {run: [/root/run.sh], cwd: /root}; while a"
                 f" job runs, {adopt} writes that",
             )
 
     def _its_keeper(self, now: Running | None) -> None:
         """Whoever has the job in his keeping starts it again, his way."""
-        if now is None or now.restarts is None or self._job.launch is not None:
+        launch = self._job.launch
+        if now is None or now.restarts is None or (launch is not None and launch.run):
             return
         raise Refused(
             f"it was started by {now.restarts}; it is not ours to start beside that",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from fleetstop import events
+from fleetstop.actions import hands
 from fleetstop.actions.activating import Activation
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.equipping import Equipment
@@ -11,7 +14,9 @@ from fleetstop.actions.lots import Lot
 from fleetstop.actions.present import outcome_of
 from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.activator import ActivatorSpec
+from fleetstop.core.releases.tried import NAME, NEVER
 from fleetstop.core.report import Outcome, ReleaseRecord
+from fleetstop.errors import CouldNotLook
 
 
 async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outcome:
@@ -34,6 +39,7 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
         scope.teller.tell(
             events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds
         )
+        await _noted(lot, state.running)
         reason = f"run {state.run} had launched it; it is healthy"
         return outcome_of(scope.target, "redeployed", reason=reason, **facts)
     why = rise.why(grown)
@@ -45,6 +51,20 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
     reason = f"{'; '.join(why)}; run {state.run} had launched it, and it is left as it is"
     hint = scope.run.typed("rollback", scope.target.name)
     return outcome_of(scope.target, "unhealthy", reason=reason, hint=hint, **facts)
+
+
+async def _noted(lot: Lot, release: str | None) -> None:
+    """Beside the release, as its activator would have done: it is one to go back to."""
+    if release is None or release not in lot.ground.releases:
+        return
+    known = lot.ground.tried.get(release, NEVER)
+    told = msgspec.structs.replace(known, healthy=lot.scope.clock.wall())
+    path, text = f"{lot.base}/releases/{release}/{NAME}", msgspec.json.encode(told).decode()
+    try:
+        shell = await lot.scope.place.hands()
+        await hands.surely(lot.scope, lambda: hands.put(shell, path, text, "600"))
+    except CouldNotLook as exc:
+        lot.finding(f"that release {release} is healthy was not noted: {exc.message}")
 
 
 def _as_launched(state: State) -> State:

@@ -80,7 +80,7 @@ def code_since(lot: Lot) -> NewerCode | None:
     changed = {f"{dest}/{rel}": each for rel, each in ground.changed.items()}
     kept = ground.releases.get((lot.state.running or "") if lot.state is not None else "")
     same: frozenset[str] = frozenset()
-    if kept is not None and _ours(lot):
+    if kept is not None and lot.started:
         # its dates may be later: a hard link to it was made, its owner was set
         same = frozenset(
             f"{dest}/{rel}" for rel, sha in kept.hashes.items() if ground.on_disk.get(rel) == sha
@@ -89,22 +89,12 @@ def code_since(lot: Lot) -> NewerCode | None:
     return newer_code(main or "", changed, began, same=same)
 
 
-def _ours(lot: Lot) -> bool | None:
-    """Whether what runs is what the last activator started; None where either is not there."""
-    started = lot.state.trainer if lot.state is not None else None
-    if lot.now is None or lot.state is None:
-        return None
-    return started is not None and any(
-        (kin.pid, kin.id.start) == (started.pid, started.start) for kin in lot.now.family.members
-    )
-
-
 def _seen(lot: Lot, newer: NewerCode | None) -> Seen:
     now = lot.now
     return Seen(
         activator=lot.ground.activator,
         family=now is not None,
-        ours=_ours(lot),
+        ours=lot.started,
         old_code=newer is not None if now is not None else None,
         beat_s=lot.ground.beat_s if lot.ground.beat_s is not None else float("inf"),
     )

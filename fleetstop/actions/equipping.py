@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,36 +22,67 @@ from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching import launchers
 from fleetstop.core.launching.activator import ActivatorSpec, SwapFile, late_file
+from fleetstop.core.launching.dropped import dropped
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
-from fleetstop.core.launching.recipe import Extra, Known, Recipe, recipe, resume_words, shown
+from fleetstop.core.launching.recipe import (
+    Extra,
+    Known,
+    Recipe,
+    alike,
+    as_it_ran,
+    recipe,
+    resume_words,
+    shown,
+)
+from fleetstop.core.launching.restored import Ran, Restored, restored
+from fleetstop.core.launching.resumed import CHECKPOINT
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
-from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
+from fleetstop.core.releases.manifest import BEFORE, Release, encoded, told_argv, told_env
 from fleetstop.core.releases.survey import Survey
 from fleetstop.errors import Refused
 
 _DAY_S = 86_400.0
+Cook = Callable[..., Recipe]
 
 
 class Equipment:
-    """What a launch of this lot needs. `old`: how the version before comes back, as it would be
-    started today, without what was typed; None: nothing ran, or nothing is replaced."""
+    """What a launch of this lot needs. `old`: what runs now, exactly as it was started: what comes
+    back; None: nothing runs, or nothing changes."""
 
     def __init__(self, lot: Lot, errand: Errand, place: Known) -> None:
         self._lot, self._errand, self._place = lot, errand, place
         launch = lot.job.launch
         resume = launch.resume if launch is not None else ()
-        lacks = place.checkpoint is None and any("{checkpoint}" in word for word in resume)
+        lacks = place.checkpoint is None and any(CHECKPOINT in word for word in resume)
         self._extra = msgspec.structs.replace(errand.extra, resume=bool(resume) and not lacks)
         self._bare = Extra(resume=self._extra.resume)
-        self.new = self._recipe(place, self._extra, lot.run)
-        swaps = lot.now is not None and bool(lot.files)
-        self.old = self._recipe(place, self._bare, f"{lot.run}-old") if swaps else None
+        self._then = self._restored() if lot.source is not None else None
+        self._make()
+
+    def _restored(self) -> Restored:
+        source = self._lot.source
+        assert source is not None
+        ran = Ran(source.argv, source.cwd, source.env, source.secrets)
+        return restored(ran, self._place.origin, self._lot.job.launch, self._extra.env)
+
+    def _make(self) -> None:
+        lot, origin = self._lot, self._then.origin if self._then is not None else None
+        if origin is not None:
+            then = msgspec.structs.replace(self._place, origin=origin)
+            self.new = self._recipe(as_it_ran, then, self._extra, lot.run)
+        else:
+            self.new = self._recipe(recipe, self._place, self._extra, lot.run)
+        self.old: Recipe | None = None
+        if lot.now is not None:
+            old = self._recipe(as_it_ran, self._place, self._bare, f"{lot.run}-old")
+            self.old = old if lot.files or not alike(self.new.spec, old.spec) else None
 
     def show(self) -> None:
         lot, check = self._lot, self._lot.job.healthcheck or Healthcheck()
-        told = shown(self.new.spec, self._place.person)
+        told, launch = shown(self.new.spec, self._place.person), lot.job.launch
+        then = lot.source.id if lot.source is not None and self._as_then else None
         lot.scope.teller.tell(
             events.LaunchShown,
             command=told.command,
@@ -59,25 +91,38 @@ class Equipment:
             log=told.log,
             env=told.env,
             rest=told.rest,
-            notes=self.new.notes,
-            adopted=lot.job.launch is None,
+            notes=self._notes(),
+            adopted=then is None and (launch is None or not launch.run),
             carrier=launchers.carrier(lot.job),
             resumes=self._place.checkpoint if self._extra.resume else None,
             added=tuple(name for name in self._extra.env if name in told.env),
             within_s=check.within_s,
             log_matches=check.log_matches,
             roll_back=self._rolls_back,
+            as_release=then,
         )
+        if not self._as_then:
+            for text in dropped(launch, self._place, self.new.spec, self._extra.env):
+                lot.finding(text)
+
+    def _notes(self) -> tuple[str, ...]:
+        then = self._then.notes if self._then is not None else ()
+        old = self.old.notes if self.old is not None and self._rolls_back else ()
+        back = [f"should what runs now come back: {e}" for e in old if e not in self.new.notes]
+        return (*then, *self.new.notes, *back)
+
+    @property
+    def _as_then(self) -> bool:
+        return self._then is not None and self._then.origin is not None
 
     @property
     def _rolls_back(self) -> bool:
         return self._errand.roll_back and self.old is not None
 
-    def _recipe(self, place: Known, extra: Extra, mark: str) -> Recipe:
+    def _recipe(self, how: Cook, place: Known, extra: Extra, mark: str) -> Recipe:
         lot = self._lot
         status = f"{lot.base}/status/{mark}.json"
-        log = lot.job.log
-        return recipe(lot.job.launch, place, extra, log=log, mark=mark, status=status)
+        return how(lot.job.launch, place, extra, log=lot.job.log, mark=mark, status=status)
 
     async def plan(self) -> LaunchPlan:
         """With everything in the container, and proved. Raises DeployFailed, nothing left."""
@@ -102,6 +147,7 @@ class Equipment:
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
             before_lies=lot.before_lies,
+            stays=lot.lies.id if not lot.files and lot.lies is not None else None,
             more=self._more(),
         )
         return LaunchPlan(
@@ -151,10 +197,13 @@ class Equipment:
     def _expected(self, made: Recipe, extra: Extra) -> Expected:
         job = self._lot.job
         check = job.healthcheck or Healthcheck()
+        said = job.launch.env if job.launch is not None else {}
+        # what comes back comes as it was, whatever the inventory says by now
+        given = {name: value for name, value in said.items() if made.spec.env.get(name) == value}
         return Expected(
             argv=made.spec.argv,
             arguments=(*resume_words(job.launch, self._place, extra), *extra.words),
-            env={**(job.launch.env if job.launch is not None else {}), **extra.env},
+            env={**given, **extra.env},
             stop_signal=job.stop_signal,
             log_matches=check.log_matches,
             within_s=check.within_s,
@@ -170,10 +219,9 @@ class Equipment:
         if newest is None or newest == self._place.checkpoint:
             return plan
         self._place = msgspec.structs.replace(self._place, checkpoint=newest)
-        self.new = self._recipe(self._place, self._extra, lot.run)
+        self._make()
         argv = {"launch": list(self.new.spec.argv)}
         if self.old is not None:
-            self.old = self._recipe(self._place, self._bare, f"{lot.run}-old")
             argv["launch_old"] = list(self.old.spec.argv)
         await self._put(late_file(lot.base, lot.run), json.dumps(argv), "600")
         lot.finding(f"it goes on from {newest}")
@@ -214,7 +262,7 @@ class Equipment:
             files=replaced(lot.files, found, lot.ground.on_disk),
             dest=lot.dest,
             when=lot.scope.clock.wall(),
-            who="before fleetstop",
+            who=BEFORE,
             argv=told_argv(origin.argv) if origin is not None else None,
             cwd=origin.cwd if origin is not None else None,
             env=env if origin is not None else None,

@@ -15,7 +15,7 @@ from fleetstop.actions.activating import Activation, Hands, unexpected
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.launch_plan import Late, LaunchPlan, Renew, Stop
-from fleetstop.actions.leaving import STOPPED, goes_on, left_as, left_unhealthy, version
+from fleetstop.actions.leaving import STOPPED, WHAT_RAN, goes_on, left_as, left_unhealthy, version
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import failed, outcome_of
 from fleetstop.actions.renewing import renewed
@@ -72,6 +72,11 @@ async def launch_through(
         await launching.let_go()
 
 
+def _without_it(problem: str) -> str | None:
+    asked = problem.startswith("what runs now could not be started again")
+    return "--no-rollback does it all the same, with no way back" if asked else None
+
+
 class Launching:
     """One launch, with what is known so far, so that every way out can tell it."""
 
@@ -101,7 +106,7 @@ class Launching:
                 await self._begun  # while it begins, words of ours run there
             ended = await self._stop(stop) if stop is not None else None
             if (problem := await self._begun) is not None:
-                return self.outcome("deploy_failed", reason=problem)
+                return self.outcome("deploy_failed", reason=problem, hint=_without_it(problem))
             if ended is not None:
                 return await self._not_stopped(ended)
             self.past_the_stop = True
@@ -222,7 +227,7 @@ class Launching:
         if grown is not None and grown.family is not None:
             if not await self.activation.at_work():
                 # ended, it would leave its GPUs to nobody
-                old = version(spec.before, "the version before")
+                old = version(spec.before, WHAT_RAN)
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
             # from here on nobody takes it for healthy, should we be cut short
@@ -259,10 +264,10 @@ class Launching:
         if state is None or not back or state.trainer is None:
             why = state.reason if state is not None and state.reason else "it told no reason"
             self._tell_back(None, why)
-            name = version(self.plan.spec.before, "the version before")
+            name = version(self.plan.spec.before, WHAT_RAN)
             return self.outcome("unhealthy", reason=f"{said}; {name} did not come back: {why}")
         self._tell_back(state.trainer.pid, None)
-        name = version(state.running or self.plan.spec.before, "the version before")
+        name = version(self.plan.spec.before, WHAT_RAN)
         expected = self.plan.expected_old or self.plan.expected
         grown = await self.rise.watch(expected, state, self.lock.stamp, old=True)
         if grown is None or grown.family is None:

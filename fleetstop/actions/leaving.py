@@ -11,6 +11,8 @@ STOPPED = (
     "command again"
 )
 
+WHAT_RAN = "what ran before"
+
 
 def left_as(activation: Activation) -> str:
     """Told whenever the watching ends early."""

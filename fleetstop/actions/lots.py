@@ -19,9 +19,14 @@ from fleetstop.core.releases.landing import came_with, differing, to_go_back_to
 from fleetstop.core.releases.manifest import Release, release_id
 from fleetstop.core.releases.payload import File, some
 from fleetstop.core.releases.survey import Survey
+from fleetstop.core.releases.tried import how_it_did, row, worth_going_back_to
 from fleetstop.core.report import ReleaseRecord
 from fleetstop.core.spelling import plain
-from fleetstop.errors import Refused
+from fleetstop.errors import DeployFailed, Refused
+
+_KEPT = (
+    "each redeploy keeps what it sends and what it replaces; it can be gone back to from then on"
+)
 
 
 class Lot:
@@ -61,7 +66,7 @@ class Lot:
         return {each.rel: each.sha256 for each in self.files}
 
     def record(self) -> ReleaseRecord:
-        runs = self.before if self.now is not None else None
+        runs = self.runs or self.before if self.now is not None else None
         return ReleaseRecord(id=self.release, before=self.before, running=runs)
 
     def standing(self) -> ReleaseRecord:
@@ -113,11 +118,27 @@ class Lot:
 
     @property
     def lies(self) -> Release | None:
-        """The kept release that lies on disk."""
-        for _, each in sorted(self.ground.releases.items(), reverse=True):
-            if all(self.ground.on_disk.get(rel) == sha for rel, sha in each.hashes.items()):
-                return each
-        return None
+        """The kept release that lies on disk; of several the one that was started last."""
+        kept = self.ground.releases
+        last = self.state.running if self.state is not None else None
+        names = sorted(kept, key=lambda name: (name == last, name), reverse=True)
+        there = (kept[name] for name in names if kept[name].files)
+        return next((e for e in there if not differing(e, self.ground.on_disk)), None)
+
+    @property
+    def started(self) -> bool | None:
+        """Whether what runs is what the last activator started; None where either is not there."""
+        who = self.state.trainer if self.state is not None else None
+        if self.now is None or self.state is None:
+            return None
+        return who is not None and any(
+            (kin.pid, kin.id.start) == (who.pid, who.start) for kin in self.now.family.members
+        )
+
+    @property
+    def runs(self) -> str | None:
+        """The release that runs, where it was started as that one."""
+        return self.state.running if self.state is not None and self.started else None
 
 
 async def lot_of(
@@ -151,6 +172,9 @@ async def lot_of(
         lot.source = _source(lot, errand.release)
         lot.files = lot.source.files
         await lot.read()
+        if not worth_going_back_to(lot.source, lot.ground.tried):
+            said = how_it_did(lot.source, lot.ground.tried)
+            lot.finding(f"release {lot.source.id}, which is asked for: {said}")
         if stays := came_with(lot.lies, lot.source):
             lot.finding(f"{some(stays)} came with what runs now, and stays")
     for text in lot.ground.broken:
@@ -173,18 +197,39 @@ def _home(job: Job, runs: tuple[Loaded, ...], real: dict[str, str]) -> str:
 
 
 def _source(lot: Lot, named: str | None) -> Release:
-    kept = lot.ground.releases
+    """Raises Refused where the name is none, DeployFailed where there is nothing to go back to."""
+    kept, tried = lot.ground.releases, lot.ground.tried
+    rows = tuple(row(each, tried, _now(lot, each)) for _, each in sorted(kept.items()))[::-1]
+    before = lot.state.before if lot.state is not None else None
+    usual = to_go_back_to(kept, lot.ground.on_disk, before, tried=tried, runs=lot.runs)
+    plainly = lot.scope.run.typed("rollback", lot.scope.target.name)
     if named is not None:
         fits = [name for name in kept if name == named or name.startswith(named)]
         if len(fits) == 1:
             return kept[fits[0]]
-        there = some(sorted(kept, reverse=True)) if kept else "none"
-        why = (
-            f"{plain(named)} fits {len(fits)} releases" if fits else f"no release {plain(named)} is"
+        many = f"{plain(named)} fits {len(fits)} releases"
+        why = many if fits else f"no release {plain(named)} is"
+        raise Refused(
+            f"{why} kept in {lot.base}{'' if rows else '; none is'}",
+            hint=f"{plainly} goes back to {usual.id}" if usual is not None else "",
+            evidence=rows,
         )
-        raise Refused(f"{why} kept in {lot.base}; there are: {there}")
-    before = lot.state.before if lot.state is not None else None
-    found = to_go_back_to(kept, lot.ground.on_disk, before)
-    if found is None:
-        raise Refused(f"no release is kept in {lot.base} that differs from what lies there")
-    return found
+    if usual is not None:
+        return usual
+    known = "besides what lies there no release is kept that is known to have run well"
+    others = [name for name, each in kept.items() if differing(each, lot.ground.on_disk)]
+    raise DeployFailed(
+        known if rows else f"no release is kept in {lot.base}: there is nothing to go back to",
+        hint=f"one of them all the same: {_to(lot, max(others))}" if others else _KEPT,
+        evidence=rows,
+    )
+
+
+def _to(lot: Lot, release: str) -> str:
+    return lot.scope.run.typed("rollback", lot.scope.target.name, "--to", release)
+
+
+def _now(lot: Lot, release: Release) -> str | None:
+    if release.id == lot.runs:
+        return "runs now"
+    return None if differing(release, lot.ground.on_disk) else "lies there now"

@@ -13,6 +13,7 @@ from fleetstop.actions.attempt import Wish
 from fleetstop.actions.errand import Command, Errand
 from fleetstop.api.commit import git_facts
 from fleetstop.config.sources import contents, read_sources
+from fleetstop.core import redact
 from fleetstop.core.inventory import Job, Match, Target
 from fleetstop.core.launching.recipe import Extra, parse_env
 from fleetstop.core.releases.manifest import Git
@@ -76,12 +77,16 @@ class Asked(Struct, frozen=True):
 
     @property
     def more(self) -> tuple[str, ...] | None:
-        """As events.Started tells it."""
-        if self.words or self.env:
-            return None
+        """As events.Started tells it; None where it holds a secret."""
         to = self.to or self.release
         said = (*self.files, *(("--to", to) if to else ()))
-        return said if self.roll_back else (*said, "--no-rollback")
+        said = said if self.roll_back else (*said, "--no-rollback")
+        said += tuple(word for pair in self.env for word in ("--env", pair))
+        pairs = (each.partition("=") for each in self.env)
+        secret = any(redact.secret(name, value) for name, _, value in pairs)
+        if secret or redact.holds_secret((*said, *self.words)):
+            return None
+        return (*said, "--", *self.words) if self.words else said
 
 
 async def errands(

@@ -76,9 +76,7 @@ def _bringing(body: F) -> F:
     return body
 
 
-_NO_ROLLBACK = click.option(
-    "--no-rollback", is_flag=True, help="Leave an unhealthy version as it is."
-)
+_NO_ROLLBACK = click.option("--no-rollback", is_flag=True, help="Leave what is unhealthy as it is.")
 _DIFF = click.option("--diff", is_flag=True, help="Show what would change, line by line, and end.")
 
 
@@ -96,13 +94,14 @@ def launch(**given: Any) -> int:
 
 @click.command(cls=WithArguments, short_help="Stop a job and start it again, able to hear.")
 @click.argument("target")
+@_NO_ROLLBACK
 @_stopping
 @_bringing
 def restart(**given: Any) -> int:
     """Stop a job by its playbook and start it again, so that it hears its stop signal.
 
-    Without `launch:` in the inventory it is started as it was. What stands behind -- is added to
-    its arguments.
+    What the inventory's `launch:` does not say stays as it runs now. What stands behind -- is
+    added to its arguments. If it is unhealthy then, it is started again as it ran before (exit 8).
     """
     return _run("restart", given)
 

@@ -113,7 +113,7 @@ def _gpus(spot: Spot) -> tuple[int, ...]:
 
 
 def _launch(spot: Spot) -> Launch:
-    return Launch(**read_values(spot.fields(_LAUNCH, needed=("run",)), _LAUNCH))
+    return Launch(**read_values(spot.fields(_LAUNCH), _LAUNCH))
 
 
 def _deploy(spot: Spot) -> Deploy:
@@ -207,7 +207,7 @@ JOB_KEYS: Table = {
     "log": PATH,
     "checkpoints": PATH,
     "gpus": Reader(_gpus, listed(_INDEX.shape) | {"uniqueItems": True}),
-    "launch": Reader(_launch, keys(_LAUNCH, needed=("run",))),
+    "launch": Reader(_launch, keys(_LAUNCH)),
     "deploy": Reader(_deploy, keys(_DEPLOY)),
     "healthcheck": Reader(_healthcheck, keys(_HEALTHCHECK)),
     "protected": BOOLEAN,

@@ -275,7 +275,8 @@ def brief(argv: Sequence[str]) -> str:
 def typed(words: Sequence[str], inventory: str | None) -> str:
     """A command of ours to type next; it names the inventory where this run was told which."""
     named = () if inventory is None else ("-i", inventory)
-    return command(("fleetstop", *words, *named))
+    at = list(words).index("--") if "--" in words else len(words)
+    return command(("fleetstop", *words[:at], *named, *words[at:]))
 
 
 def words(argv: Sequence[str]) -> tuple[str, ...]:

@@ -44,8 +44,8 @@ class Started(Event, frozen=True, tag="started"):
 
     `inventory`: the path that was named on the command line, so that a suggested command can
     name it too; null where it was found by itself. `more`: what stands behind verb and target so
-    that the same is done again, consent aside; null: not all of it can be told (--env may be
-    secret, so may words after --).
+    that the same is done again, consent aside; null: not all of it can be told (a secret is in
+    --env, or among the words after --).
     """
 
     run: str

@@ -50,7 +50,7 @@ class LaunchShown(Event, frozen=True, tag="launch_shown"):
     the tmux session or unit it will be in; `rest`: groups, umask, limits that are unusual.
     `added`: the names in `env` that were typed. It is healthy by `within_s`: once its log matches
     `log_matches`, or null: once it has lived so long; else the version before comes back, where
-    `roll_back`."""
+    `roll_back`. `as_release`: the kept one that it is started as, as that was then."""
 
     command: str
     cwd: str
@@ -66,3 +66,4 @@ class LaunchShown(Event, frozen=True, tag="launch_shown"):
     within_s: float | None = None
     log_matches: str | None = None
     roll_back: bool = False
+    as_release: str | None = None

@@ -100,6 +100,7 @@ def _names(names: Sequence[str]) -> str:
 
 def _launch(event: e.LaunchShown) -> list[Line]:
     how = "as it was started" if event.adopted else "as the inventory says"
+    how = f"as {redact.safe(event.as_release)} was started" if event.as_release else how
     carrier = f", in {redact.text(event.carrier)}" if event.carrier else ""
     rest = f"; {', '.join(redact.text(each) for each in event.rest)}" if event.rest else ""
     where = f"by {redact.text(event.user)} in {redact.text(event.cwd)}"

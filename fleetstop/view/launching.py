@@ -59,7 +59,7 @@ def told(event: e.Event, spoken: Spoken, *, verbose: bool = False) -> list[tuple
         case e.LogSaid():
             return [("", each) for each in _log(event, spoken, verbose)]
         case e.Healthy():
-            who = "the version before is healthy" if event.old else "healthy"
+            who = "what ran before is healthy" if event.old else "healthy"
             by = ", ".join(redact.text(each, LINE_SHOWN) for each in event.by)
             return [("", f"{who} after {words.elapsed(event.seconds)}: {by}")]
         case e.Unhealthy():
@@ -83,10 +83,10 @@ def awaited(event: e.Event) -> tuple[str, float | None] | None:
         case e.Armed() | e.Activated():
             return "starting", None
         case e.Launched():
-            which = "the version before" if event.old else f"{event.pid}"
+            which = "what ran before" if event.old else f"{event.pid}"
             return f"looking whether {which} is healthy", event.within_s
         case e.RollingBack():
-            return "bringing the version before back", None
+            return "bringing back what ran before", None
     return None
 
 
@@ -99,7 +99,7 @@ def detail(event: e.Event) -> str | None:
     """What only `--verbose` tells."""
     if not isinstance(event, e.Armed):
         return None
-    back = ", and brings the version before back" if event.roll_back else ""
+    back = ", and brings back what runs now" if event.roll_back else ""
     return f"{event.pid} waits in the container to start it; it goes on without us{back}"
 
 
@@ -131,7 +131,9 @@ def _activated(event: e.Activated) -> str:
 
 
 def _launched(event: e.Launched) -> str:
-    what = f"{_version(event.release)} is back in place, started" if event.old else "started"
+    again = "is back in place, started" if event.release else "is started again"
+    back = f"{_version(event.release)} {again}"
+    what = back if event.old else "started"
     return f"{what} as {event.pid}; looking whether it is healthy, {words.patience(event.within_s)}"
 
 
@@ -146,7 +148,7 @@ def _log(event: e.LogSaid, spoken: Spoken, verbose: bool) -> list[str]:
 
 
 def _unhealthy(event: e.Unhealthy, spoken: Spoken) -> list[tuple[str, str]]:
-    who = "the version before is NOT HEALTHY either" if event.old else "NOT HEALTHY"
+    who = "what ran before is NOT HEALTHY either" if event.old else "NOT HEALTHY"
     why = "; ".join(redact.text(each) for each in event.why)
     # what stands above stands there in its order; only what came after it is news
     known = [at for at, each in enumerate(event.log) if each in spoken.lines]
@@ -156,7 +158,7 @@ def _unhealthy(event: e.Unhealthy, spoken: Spoken) -> list[tuple[str, str]]:
 
 
 def _version(release: str | None) -> str:
-    return f"release {redact.safe(release)}" if release else "the version before"
+    return f"release {redact.safe(release)}" if release else "what ran before"
 
 
 def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:

@@ -45,8 +45,11 @@ class Known(Struct, frozen=True):
         up is typed as that: a stop alone would leave its GPUs idle."""
         if not self.asked or (self.brings and self.more is None):
             return None
-        words = (self.command, self.asked, *(self.more or ())) if self.brings else None
-        return redact.typed([*(words or ("stop", self.asked)), *flags], self.inventory)  # type: ignore[list-item]
+        verb, more = (self.command, self.more or ()) if self.brings else ("stop", ())
+        at = more.index("--") if "--" in more else len(more)  # behind it stands the job's own
+        return redact.typed(
+            [verb or "stop", self.asked, *more[:at], *flags, *more[at:]], self.inventory
+        )
 
 
 def below(outcome: Outcome, known: Known) -> list[Line]:

@@ -278,7 +278,8 @@ def test_a_newborn_is_not_ended_where_nobody_could_bring_the_old_one_back(gone: 
     assert stage.of(e.RollingBack) == []
 
 
-def test_no_signal_goes_into_a_save_of_the_newborn() -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_no_signal_goes_into_a_save_of_the_newborn(restart: bool) -> None:
     """It is given up because its log never matches, just while it writes its first checkpoint
     over the last one. Ended at once, that would be torn; it is waited for."""
     saver: list[Proc] = []
@@ -311,12 +312,52 @@ def test_no_signal_goes_into_a_save_of_the_newborn() -> None:
     host = a_host(born(trainer=saving), born())
     host.write("/ck/last.pt", whole(), age_s=500.0)
     expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s")
-    outcome, stage = run(host, plan(expected=expected, expected_old=EXPECTED))
+    made = (restart_plan if restart else plan)(expected=expected, expected_old=EXPECTED)
+    outcome, stage = run(host, made)
     assert outcome.result == "rolled_back"
     assert is_whole(host.files["/ck/last.pt"].data)
     assert any(each.why == "saving" for each in stage.of(e.Holding))
     assert [each.signal for each in outcome.signals] == ["INT"]
     assert saver[0].heard == ["INT"]
+
+
+def restart_plan(**facts: Any) -> LaunchPlan:
+    """No files: the release that lies there is started again, with other words."""
+    known = {"release": None, "before": None, "files": (), "stays": OLD, "done": "running"}
+    return plan(**{**known, **facts})
+
+
+def test_a_restart_with_wrong_words_goes_back_to_how_it_ran() -> None:
+    """The new run dies at once: nothing would run, and nobody would know the words it ran with."""
+    said = ((0.5, "train.py: error: unrecognized arguments: --lrr 1e-4"),)
+    host = a_host(born(dies_after=1.0, exit_=2, says=said), born())
+    outcome, stage = run(host, restart_plan())
+    assert (outcome.result, exit_code_of(outcome)) == ("rolled_back", 8)
+    pid = trainers(host)[0].inner
+    assert (outcome.reason or "").endswith(f"what ran before runs again as {pid}")
+    assert outcome.release is not None
+    assert (outcome.release.id, outcome.release.running) == (None, OLD)
+    assert stage.of(e.Unhealthy)[0].log == (said[0][1],)
+    assert host.environs[trainers(host)[0].pid]["FLEETSTOP_MARK"] == "m-old"
+    assert host.sends() == []
+
+
+def test_a_restart_tells_which_release_runs() -> None:
+    outcome, _ = run(a_host(born()), restart_plan())
+    assert outcome.result == "running"
+    assert outcome.release is not None
+    assert (outcome.release.id, outcome.release.running) == (None, OLD)
+
+
+def test_a_restart_that_is_to_be_left_is_left() -> None:
+    host = a_host(born(trainer=deaf))
+    outcome, stage = run(host, restart_plan(roll_back=False))
+    assert (outcome.result, host.sends()) == ("unhealthy", [])
+    assert (outcome.reason or "").endswith("what was started runs on, as --no-rollback has it")
+    assert stage.of(e.RollingBack) == []
+    dead = a_host(born(dies_after=1.0, exit_=2))
+    outcome, _ = run(dead, restart_plan(roll_back=False))
+    assert (outcome.reason or "").endswith("exit 2; NOTHING runs, as --no-rollback has it")
 
 
 def test_without_a_way_back_it_is_left_and_told() -> None:

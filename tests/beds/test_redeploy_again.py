@@ -10,6 +10,7 @@ import pytest
 from . import versions
 from .bed import Bed, lives, until
 from .redeploying import (
+    JOB,
     LAUNCH,
     Code,
     Inside,
@@ -119,15 +120,93 @@ def test_on_from_the_checkpoint_that_the_stop_has_written(box: Bed, tmp_path: Pa
     told = environ(pid)
     assert (told["LR"], told["TAG"]) == ("1e-4", "b")
     assert f"goes on from {last}" in log(box)
-    # what was typed once is not kept: the next restart is by the inventory again
+    # what was typed once is not kept: the next restart is by the inventory again, and says so
     again = ask(box, "restart", inventory=inventory)
     assert again.code == 0, again.people
+    assert again.target["findings"][:2] == [
+        "started without: --save-seconds 0.4, LR (as `launch:` in the inventory has it)",
+        "started with another value of: TAG (as `launch:` in the inventory has it)",
+    ]
+    assert again.people.index("started without:") < again.people.index("INT to ")
     (pid,) = trainers(box)
     newest = again.target["checkpoint"]["path"]
     assert newest != last
     assert argv(pid)[-2:] == ["--resume", newest]
     assert environ(pid)["TAG"] == "a"
     assert "LR" not in environ(pid)
+
+
+def runs_as(box: Bed, text: str, *words: str, **env: str | None) -> None:
+    """The code, the last words, and variables (None: it has no such one) of the one trainer."""
+    (pid,) = trainers(box)
+    told = environ(pid)
+    assert (Code(box).train, tuple(argv(pid)[-len(words) :])) == (text, words)
+    assert {name: told.get(name) for name in env} == env
+
+
+def release_of(box: Bed, inventory: Path) -> str | None:
+    told = box.run("status", box.name, inventory=inventory)
+    assert told.code == 0, told.people
+    found = told.target["release"]["running"]
+    assert f"release {found} runs" in told.people, told.people
+    return str(found)
+
+
+def test_what_was_typed_goes_on_and_what_failed_is_never_gone_back_to(
+    box: Bed, tmp_path: Path
+) -> None:
+    """No `launch:` but how to resume: as it runs, it is started again, and so it comes back."""
+    box.start("--save-seconds", "0.1")
+    old, only = Code(box).train, "\n        launch: {launcher: setsid}"
+    job = JOB.replace("within: 20s", "within: 8s")
+    inventory = stanza(box, tmp_path, only, job=job)
+    none = ask(box, "rollback", inventory=inventory)
+    assert (none.code, none.target["result"]) == (7, "deploy_failed"), none.people
+    one = versions.sources(tmp_path / "one", ONE)
+    words = ("--env", "FOO=1", "--env", "HF_TOKEN=hf_x", "--", "--save-seconds", "0.2")
+    first = ask(box, "redeploy", str(one / "train.py"), *words, inventory=inventory)
+    assert first.code == 0, first.people
+    typed = ("--save-seconds", "0.2")
+    runs_as(box, ONE, *typed, FOO="1", HF_TOKEN="hf_x")
+    dies = versions.sources(tmp_path / "dies", versions.DIES)
+    bad = ask(box, "redeploy", str(dies / "train.py"), "--env", "FOO=2", inventory=inventory)
+    assert (bad.code, bad.target["result"]) == (8, "rolled_back"), bad.people
+    runs_as(box, ONE, *typed, FOO="1", HF_TOKEN="hf_x")
+    good, failed = bad.target["release"]["running"], bad.target["release"]["id"]
+    assert release_of(box, inventory) == good == first.target["release"]["id"]
+
+    wrong = ask(box, "restart", "--env", "FOO=3", "--", "--lrr", "1", inventory=inventory)
+    assert (wrong.code, wrong.target["result"]) == (8, "rolled_back"), wrong.people
+    assert "unrecognized arguments: --lrr 1" in wrong.people
+    again = f"fleetstop restart {box.name} --env FOO=3 -i {inventory} -- --lrr 1"
+    assert again in " ".join(wrong.people.split())
+    runs_as(box, ONE, *typed, FOO="1", HF_TOKEN="hf_x")
+    assert release_of(box, inventory) == good
+    plain = ask(box, "restart", inventory=inventory)
+    assert plain.code == 0, plain.people
+    assert plain.target["release"]["running"] == good
+    runs_as(box, ONE, *typed, FOO="1", HF_TOKEN="hf_x")
+    assert release_of(box, inventory) == good
+
+    slip = ask(box, "rollback", "--to", "2020", inventory=inventory)
+    assert slip.code == 5, slip.people
+    rows = {each.split()[0]: each for each in slip.target["evidence"]}
+    assert "never healthy: it ended with exit code 0" in rows[failed]  # run.sh's
+    assert rows[good].endswith("was healthy, runs now")
+    back = ask(box, "rollback", inventory=inventory)
+    assert back.code == 0, back.people
+    runs_as(box, old, "--save-seconds", "0.1", FOO=None, HF_TOKEN=None)
+    there = ask(box, "rollback", inventory=inventory)
+    assert there.code == 0, there.people
+    assert "without HF_TOKEN, which it had" in " ".join(there.people.split())
+    runs_as(box, ONE, *typed, FOO="1", HF_TOKEN=None)
+    named = ask(box, "rollback", "--to", failed, "--dry-run", inventory=inventory)
+    assert f"release {failed}, which is asked for: never healthy" in " ".join(named.people.split())
+
+    stops_by_one_int(box, inventory)
+    launch = ask(box, "launch", inventory=inventory)
+    assert (launch.code, launch.target["result"]) == (5, "refused"), launch.people
+    assert "`launch:` in the inventory has no `run`" in launch.target["reason"]
 
 
 def test_one_that_saves_when_the_redeploy_comes_is_not_cut(box: Bed, tmp_path: Path) -> None:

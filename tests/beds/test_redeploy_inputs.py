@@ -27,7 +27,7 @@ WRONG = {
     "a release that is not kept": (
         ["rollback", "--to", "2026"], 5, "no release 2026 is kept in /root/.fleetstop/train", "",
     ),
-    "no release at all": (["rollback"], 5, "no release is kept in /root/.fleetstop/train", ""),
+    "no release at all": (["rollback"], 7, "no release is kept in /root/.fleetstop/train", ""),
     "launch of what runs": (["launch"], 5, "it runs already: ", "fleetstop restart "),
     "a user that is not there": (
         ["restart", "-i", "{user}"], 5, "there is no user 'nobody7'", "getent passwd",

@@ -119,3 +119,21 @@ def test_what_stands_behind_the_first_dashes_is_the_job_s_own(desk: Path) -> Non
     assert ran.returncode == 5, ran.stderr
     assert json.loads(ran.stdout)["targets"][0]["result"] == "refused"
     assert fleetstop(desk, "redeploy", "ct201", "train.py", "--nonsense").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        (["--env", "SEED=7", "--", "--lr", "1e-4"], ["--env", "SEED=7", "--", "--lr", "1e-4"]),
+        (["--no-rollback"], ["--no-rollback"]),
+        (["--env", "HF_TOKEN=abc"], None),
+        (["--", "--hf-token", "abc"], None),
+    ],
+)
+def test_the_same_once_more_can_be_told_unless_it_holds_a_secret(
+    desk: Path, words: list[str], more: list[str] | None
+) -> None:
+    ran = fleetstop(desk, "restart", "ct201", "--events", *words)
+    started = json.loads(ran.stdout.splitlines()[0])
+    assert (started["event"], started["more"]) == ("started", more)
+    assert "abc" not in ran.stdout + ran.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleetstop.config import load_inventory
-from fleetstop.core.inventory import Container, Host, Inventory, Launcher
+from fleetstop.core.inventory import Container, Host, Inventory, Launch, Launcher
 from fleetstop.errors import BadConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -395,6 +395,22 @@ def test_an_inventory_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
         with pytest.raises(BadConfig) as caught:
             load_inventory(path, env, tmp_path, tmp_path)
         assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{resume: ["--resume", "{checkpoint}"]}', Launch(resume=("--resume", "{checkpoint}"))),
+        ("{launcher: tmux}", Launch(launcher=Launcher("tmux"))),
+        ("{env: {A: b}}", Launch(env={"A": "b"})),
+    ],
+)
+def test_what_a_launch_leaves_unsaid_is_as_what_runs(
+    tmp_path: Path, written: str, read: Launch
+) -> None:
+    """Also what is run: only how it resumes, or what carries it, has to be said."""
+    text = f"match: {{script: a}}\n    launch: {written}"
+    assert load(tmp_path, fleet=in_job(text)).containers["ct1"].jobs[0].launch == read
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,24 @@ def test_it_is_told_at_once_and_all_is_as_it_was(
     before = tree(job.dest / "train.sh")
     code, line = job.ask(**{which: job.launch("new" if which == "launch" else "old", **change)})
     assert code == 1
-    assert line.startswith(f"failed {said}"), line
+    which = "what runs now could not be started again: " if which == "launch_old" else ""
+    assert line.startswith(f"failed {which}{said}"), line
     assert old.poll() is None
     assert start_of(old.pid)
     assert tree(job.dest / "train.sh") == before
     assert not list(job.base.glob("stage-*"))
     assert not list((job.base / "status").glob("*"))
     assert not job.log.exists()
+
+
+def test_what_could_not_come_back_and_need_not_is_only_told(job: Activator) -> None:
+    """Its directory was deleted since, say: with --no-rollback that is no reason to stay."""
+    job.new("train.sh", NEW)
+    job.begin(roll_back=False, launch_old=job.launch("old", cwd="/no/such"))
+    said = "what runs now could not be started again: cannot change to /no/such: No such file"
+    assert job.state["findings"][0].startswith(said)
+    job.order("go")
+    job.reach("launched")
 
 
 def test_a_program_that_comes_with_the_files_may_be_missing_as_yet(job: Activator) -> None:

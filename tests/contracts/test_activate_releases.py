@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,3 +119,125 @@ def test_a_way_back_that_is_not_kept_is_none(job: Activator) -> None:
     code, line = job.ask(before_lies=False)
     assert (code, line) == (1, "failed release r1, the way back, is not kept")
     assert {p: w for p, w in tree(job.dest).items() if "state" not in p} == before
+
+
+def tried(job: Activator, release: str) -> dict[str, Any]:
+    path = job.base / "releases" / release / "tried.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def test_how_each_release_did_is_noted_beside_it(job: Activator) -> None:
+    """Whoever goes back later has to know which was well; the state tells of the last alone."""
+    job.runs().kill()
+    job.children.pop()
+    job.new("train.sh", NEW)
+    job.begin()
+    job.order("go")
+    job.reach("launched")
+    assert (set(tried(job, "r1")), tried(job, "r2")) == ({"ran"}, {})
+    job.order("done")
+    job.end("healthy")
+    assert set(tried(job, "r2")) == {"healthy"}
+    os.kill(job.runs_now("new"), 9)
+    again(job, "r3", "exit 3\n")
+    job.order("go")
+    state = job.end("rolled_back")
+    assert set(tried(job, "r3")) == {"failed", "reason"}
+    assert tried(job, "r3")["reason"] == state["reason"] == "it ended with exit code 3"
+    assert set(tried(job, "r2")) == {"healthy"}
+    assert [name for name in job.litter() if "status" not in name] == []
+
+
+def again(job: Activator, release: str, text: str, **more: Any) -> None:
+    """The next run, in the place of the one before."""
+    (job.base / "order").unlink()
+    job.spec |= {"launch": job.launch("third"), "launch_old": job.launch("back")}
+    job.spec["files"].clear()
+    job.spec["gone"].clear()
+    job.new("train.sh", text)
+    job.begin(release=release, before="r2", **more)
+
+
+def test_what_is_left_running_though_unwell_is_noted_so(job: Activator) -> None:
+    job.new("train.sh", NEW)
+    job.begin()
+    job.order("go")
+    job.reach("launched")
+    job.order("keep")
+    state = job.end("unhealthy")
+    assert tried(job, "r2")["reason"] == state["reason"]
+    assert "healthy" not in tried(job, "r2")
+
+
+def test_any_number_of_bad_ones_do_not_push_the_last_good_one_out(job: Activator) -> None:
+    for age, name in enumerate(["good", *(f"bad-{number}" for number in range(7))]):
+        place = job.base / "releases" / name
+        place.mkdir(parents=True)
+        (place / "manifest.json").write_text("{}")
+        how = {"healthy": "2026"} if name == "good" else {"failed": "2026"}
+        (place / "tried.json").write_text(json.dumps(how))
+        os.utime(place, (1e9 + age, 1e9 + age))
+    job.new("train.sh", NEW)
+    job.begin()
+    job.order("go")
+    job.reach("launched")
+    job.order("done")
+    job.end("healthy")
+    left = {path.name for path in (job.base / "releases").iterdir()}
+    assert left == {"r2", "r1", "bad-6", "bad-5", "bad-4", "good"}
+
+
+def restart(job: Activator, **spec: Any) -> None:
+    """No files: what lies there is `r7`."""
+    (job.base / "releases/r7").mkdir(parents=True)
+    job.stage.mkdir()
+    job.begin(release=None, before=None, before_manifest=None, stays="r7", **spec)
+
+
+def test_a_restart_starts_the_release_that_lies_there(job: Activator) -> None:
+    """Its status named it no more."""
+    restart(job)
+    job.order("go")
+    assert job.reach("launched")["running"] == "r7"
+    job.order("done")
+    state = job.end("healthy")
+    assert (state["release"], state["running"]) == (None, "r7")
+    assert set(tried(job, "r7")) == {"healthy"}
+
+
+def test_a_restart_goes_back_to_how_it_ran(job: Activator) -> None:
+    """The words were wrong: that says nothing of the release."""
+    restart(job, launch=job.launch("new", argv=["sh", "-c", "exit 2"]))
+    job.order("go")
+    state = job.end("rolled_back")
+    assert (state["running"], state["reason"]) == ("r7", "it ended with exit code 2")
+    assert state["files"] == "old"
+    job.runs_now("old")
+    assert tried(job, "r7") == {}
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_who_runs_is_known_also_while_and_after_a_stop_that_was_called_off(
+    job: Activator, files: bool
+) -> None:
+    child = job.runs()
+    its = {**job.spec["gone"][0], "mark": "m"}
+    state = {"schema": 1, "run": "earlier", "trainer": its, "running": "r7", "ended_at": "2026"}
+    (job.base / "state.json").write_text(json.dumps(state))
+    if files:
+        job.new("train.sh", NEW)
+        job.begin()
+    else:
+        restart(job)
+    assert (job.state["trainer"], job.state["running"]) == (its, "r7")
+    job.order("cancel")
+    state = job.end("cancelled")
+    assert (state["trainer"], state["running"]) == (its, "r7")
+    child.kill()
+    child.wait()
+    (job.base / "order").unlink()
+    job.stage.mkdir(exist_ok=True)
+    job.spec["gone"].clear()
+    job.spec["files"].clear()
+    job.begin(release=None, before=None, before_manifest=None, stays="r7")
+    assert (job.state["trainer"], job.state["running"]) == (None, None)

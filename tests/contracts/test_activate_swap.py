@@ -65,7 +65,7 @@ def test_the_new_files_are_there_and_the_old_ones_are_kept(job: Activator) -> No
         "r1/files/extra/util.py": b"old extra", "r1/manifest.json": b'{"id": "r1"}\n',
         "r2/files/train.sh": NEW.encode(), "r2/files/lib/util.py": b"new util",
         "r2/files/extra/util.py": b"new extra", "r2/files/configs/deep/a.yaml": b"x: 1\n",
-        "r2/manifest.json": b'{"id": "r2"}',
+        "r2/manifest.json": b'{"id": "r2"}', "r2/tried.json": kept["r2/tried.json"][0],
     }  # fmt: skip
     old = (job.base / "releases/r1/files/train.sh").stat()
     assert (old.st_mtime_ns, old.st_mode) == (dated.st_mtime_ns, dated.st_mode)

@@ -67,3 +67,22 @@ def test_who_is_not_root_keeps_them_beside_the_rest(place: Path) -> None:
     place.mkdir()
     os.chown(place, NOBODY, NOBODY)
     assert tools(place, NOBODY) == "beside"
+
+
+def test_how_a_release_did_comes_with_its_manifest(place: Path) -> None:
+    base = place / ".fleetstop/train"
+    for name, note in (("one", '{"healthy": "2026"}'), ("two", None)):
+        (base / "releases" / name).mkdir(parents=True)
+        (base / "releases" / name / "manifest.json").write_text("{}")
+        if note is not None:
+            (base / "releases" / name / "tried.json").write_text(note)
+    question = {"ask": "ground", "base": str(base), "dest": str(place), "wanted": []}
+    done = subprocess.run(
+        [PYTHON, "-I", "-c", SCRIPT.read_text()],
+        input=json.dumps(question).encode(), capture_output=True, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert (set(told["releases"]), told["tried"]) == (
+        {"one", "two"},
+        {"one": '{"healthy": "2026"}'},
+    )

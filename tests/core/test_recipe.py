@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
+from fleetstop.core.launching.dropped import dropped
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.outermost import writes_own_log
 from fleetstop.core.launching.recipe import (
     Extra,
     Known,
     Recipe,
+    alike,
+    as_it_ran,
     parse_env,
     recipe,
     shown,
     unusual,
     whom,
 )
+from fleetstop.core.launching.restored import Ran, restored
+from fleetstop.core.launching.resumed import without
 from fleetstop.core.launching.surroundings import (
     LOGIN_PATH,
     Person,
@@ -127,9 +134,194 @@ def test_both_the_inventory_says_what_it_says_and_the_rest_is_as_it_was() -> Non
     }
     assert (one.spec.gid, one.spec.groups, one.spec.umask) == (1001, (4,), 0o027)
     assert one.notes == (
-        "HF_TOKEN: taken from the running process, as the inventory holds no secrets",
+        "HF_TOKEN as the running process has it, since the inventory holds no secrets",
     )
     assert TOKEN not in " ".join(one.notes)
+    assert redact.text(one.notes[0]) == one.notes[0]  # nothing of the sentence is taken for one
+
+
+def test_what_the_inventory_leaves_unsaid_is_as_what_runs() -> None:
+    """`launch:` with only `resume`, `launcher` or `run`: variables, too, are what the job has."""
+    launch = Launch(resume=("--resume", "{checkpoint}"))
+    spec = made(launch, Known(origin=ORIGIN, person=ML, checkpoint="/ck/9")).spec
+    assert (spec.argv, spec.cwd) == (ORIGIN.argv, "/workspace")
+    # its HOME is another's, as `sudo -E` leaves it: that was given to it
+    assert (spec.env["HF_TOKEN"], spec.env["MODE"], spec.env["HOME"]) == (TOKEN, "fast", "/root")
+    assert "FLEETSTOP_MARK" not in spec.env
+    only_run = made(Launch(run=("/root/run.sh",)), Known(origin=ORIGIN, person=ML)).spec
+    assert (only_run.argv, only_run.env["MODE"]) == (("/root/run.sh",), "fast")
+    # but not another user's home
+    other = made(Launch(run=("x",), user="root"), Known(origin=ORIGIN, person=ROOT)).spec
+    assert (other.env["HOME"], other.env["USER"], other.env["MODE"]) == ("/root", "root", "fast")
+
+
+def test_without_run_and_with_nothing_that_runs_nothing_says_how() -> None:
+    with pytest.raises(Refused, match="`launch:` in the inventory has no `run`, and none runs"):
+        made(Launch(resume=("--resume", "{checkpoint}")), Known(person=ML))
+
+
+def test_it_goes_on_from_one_checkpoint_not_from_each_that_it_ever_went_on_from() -> None:
+    """Started as it runs: the words that resumed it last time are among its own by now."""
+    had = ("python", "t.py", "--resume", "/ck/step 5", "--lr", "1")
+    known = Known(origin=msgspec.structs.replace(ORIGIN, argv=had), checkpoint="/ck/9")
+    launch = Launch(resume=("--resume", "{checkpoint}"))
+    for how in (recipe, as_it_ran):
+        spec = how(launch, known, Extra(resume=True), log=None, mark="m", status="/s").spec
+        assert spec.argv == ("python", "t.py", "--lr", "1", "--resume", "/ck/9")
+        # with no checkpoint to go on from it stays what it was
+        spec = how(launch, known, Extra(), log=None, mark="m", status="/s").spec
+        assert spec.argv == had
+
+
+@pytest.mark.parametrize(
+    ("argv", "resume", "left"),
+    [
+        ("a --resume /c b", ("--resume", "{checkpoint}"), "a b"),
+        ("a --resume=/c --resume=/d", ("--resume={checkpoint}",), "a"),
+        ("a --resume auto b", ("--resume", "auto"), "a b"),
+        ("a --resume", ("--resume", "{checkpoint}"), "a --resume"),
+        ("a --lr 1", (), "a --lr 1"),
+        ("a +x=(1) b", ("+x=(1)",), "a b"),
+    ],
+)
+def test_the_words_that_resumed_it(argv: str, resume: tuple[str, ...], left: str) -> None:
+    assert without(argv.split(), resume) == tuple(left.split())
+
+
+def again(launch: Launch | None, known: Known, extra: Extra | None = None) -> Recipe:
+    return as_it_ran(launch, known, extra or Extra(), log=None, mark="m1", status="/b/m1.json")
+
+
+def test_what_comes_back_comes_exactly_as_it_ran_whatever_the_inventory_says() -> None:
+    """With the words and variables that were typed once, and as the user who it ran as."""
+    launch = msgspec.structs.replace(LAUNCH, user="root", resume=())
+    spec = again(launch, Known(origin=ORIGIN, person=ROOT)).spec
+    assert spec == made(None, Known(origin=ORIGIN)).spec
+    assert (spec.argv, spec.env["MODE"], spec.uid) == (ORIGIN.argv, "fast", 1000)
+    assert again(LAUNCH, Known(origin=ORIGIN, person=ML)).notes == ()
+
+
+def test_where_how_it_ran_is_not_seen_the_inventory_says_how_it_comes_back() -> None:
+    blind = msgspec.structs.replace(ORIGIN, env=None, argv=())
+    known = Known(origin=blind, person=ML)
+    assert again(LAUNCH, known).spec == made(LAUNCH, known).spec
+    half = msgspec.structs.replace(ORIGIN, env=None)
+    spec = again(LAUNCH, Known(origin=half, person=ML)).spec
+    assert (spec.argv, spec.env["A"]) == (ORIGIN.argv, "1")
+
+
+def test_two_starts_are_alike_whatever_their_marks() -> None:
+    one = made(None, Known(origin=ORIGIN)).spec
+    assert alike(one, msgspec.structs.replace(one, mark="m2", status="/other"))
+    assert not alike(one, msgspec.structs.replace(one, argv=("x",)))
+    assert not alike(one, msgspec.structs.replace(one, env={**one.env, "A": "1"}))
+
+
+RUN = Launch(run=("python3", "-u", "/root/train.py"), cwd="/root", env={"TAG": "a"})
+
+
+@pytest.mark.parametrize(
+    ("launch", "argv", "env", "extra", "said"),
+    [
+        (RUN, "/usr/bin/python3 -u /root/train.py", {"TAG": "a"}, Extra(), ()),
+        (
+            RUN, "python3 -u /root/train.py --lr 1e-4", {"FOO": "1", "TAG": "a"}, Extra(),
+            ("started without: --lr 1e-4, FOO (as `launch:` in the inventory has it)",),
+        ),
+        # typed again, or anew: nothing is lost
+        (
+            RUN, "python3 -u /root/train.py --lr 1e-4", {"FOO": "1"},
+            Extra(words=("--x", "--lr", "1e-4"), env={"FOO": "2"}), (),
+        ),
+        (
+            RUN, "python3 -u /root/train.py", {"TAG": "b"}, Extra(),
+            ("started with another value of: TAG (as `launch:` in the inventory has it)",),
+        ),
+        # a script by its `#!`
+        (
+            Launch(run=("/root/run.sh",)), "/bin/bash /root/run.sh --lr 1", {"FOO": "1"}, Extra(),
+            ("started without: --lr 1 (as `launch:` in the inventory has it)",),
+        ),
+        (
+            Launch(run=("/root/run.sh",)), "python3 /root/train.py", {}, Extra(),
+            ("what runs now was started otherwise: python3 /root/train.py",),
+        ),
+        # the words that resumed it are not missed, and nobody's secret is told
+        (
+            Launch(run=("x",), resume=("--resume", "{checkpoint}"), env={"A": "1"}),
+            f"x --resume /ck/5 --hf-token {TOKEN}", {"HF_TOKEN": TOKEN}, Extra(),
+            ("started without: --hf-token *** (as `launch:` in the inventory has it)",),
+        ),
+        (None, "python3 x.py --lr 1", {"FOO": "1"}, Extra(), ()),
+        (Launch(launcher=LAUNCH.launcher), "python3 x.py --lr 1", {"FOO": "1"}, Extra(), ()),
+    ],
+)  # fmt: skip
+def test_whatever_is_dropped_is_said(
+    launch: Launch | None, argv: str, env: dict[str, str], extra: Extra, said: tuple[str, ...]
+) -> None:
+    origin = Origin(ProcessId(7, 1), argv=tuple(argv.split()), cwd="/root", env=env, uid=0)
+    known = Known(origin=origin, person=ROOT)
+    spec = made(launch, known, extra).spec
+    told = dropped(launch, known, spec, extra.env)
+    assert (told, tuple(map(redact.text, told))) == (said, said)
+
+
+def test_where_nothing_runs_nothing_is_missed() -> None:
+    known = Known(person=ML)
+    assert dropped(LAUNCH, known, made(LAUNCH, known).spec) == ()
+
+
+RAN = Ran(("python3", "t.py", "--lr", "1"), "/w", {"MODE": "slow", "PWD": "/w"}, ("HF_TOKEN",))
+
+
+def test_a_kept_release_is_started_as_it_ran() -> None:
+    """Its words, its variables; its secrets, which are not kept, as what runs now has them."""
+    found = restored(RAN, ORIGIN, LAUNCH)
+    assert found.origin is not None
+    assert (found.origin.argv, found.origin.cwd, found.origin.uid) == (RAN.argv, "/w", 1000)
+    assert found.origin.env == {"MODE": "slow", "PWD": "/w", "HF_TOKEN": TOKEN}
+    assert found.notes == ("HF_TOKEN as the running process has it, since no secrets are kept",)
+    assert redact.text(found.notes[0]) == found.notes[0]
+    spec = again(LAUNCH, Known(origin=found.origin, person=ML)).spec
+    assert (spec.argv, spec.env["MODE"], "A" in spec.env) == (RAN.argv, "slow", False)
+
+
+def test_a_secret_that_nobody_has_any_more_is_said() -> None:
+    found = restored(RAN, None, LAUNCH)
+    assert found.origin is not None
+    assert found.origin.env == {"MODE": "slow", "PWD": "/w"}
+    assert found.notes == ("without HF_TOKEN, which it had: no secrets are kept (--env gives one)",)
+    assert redact.text(found.notes[0]) == found.notes[0]
+    assert restored(RAN, None, LAUNCH, {"HF_TOKEN": "x"}).notes == ()
+    said = msgspec.structs.replace(LAUNCH, env={"HF_TOKEN": TOKEN})
+    found = restored(RAN, None, said)
+    assert found.origin is not None
+    assert (found.origin.env or {})["HF_TOKEN"] == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("ran", "why"),
+    [
+        (msgspec.structs.replace(RAN, argv=None), "how it was started then is not known"),
+        (msgspec.structs.replace(RAN, env=None), "how it was started then is not known"),
+        (
+            msgspec.structs.replace(RAN, argv=("x", "--hf-token", "***")),
+            "its command line held a secret, which is not kept",
+        ),
+    ],
+)
+def test_what_cannot_be_put_together_again_is_said(ran: Ran, why: str) -> None:
+    assert restored(ran, ORIGIN, LAUNCH) == restored(ran, None, None)
+    assert restored(ran, ORIGIN, LAUNCH).origin is None
+    assert restored(ran, ORIGIN, LAUNCH).notes == (why,)
+
+
+def test_a_secret_word_comes_from_what_runs_with_the_same_words() -> None:
+    now = msgspec.structs.replace(ORIGIN, argv=("x", "--hf-token", TOKEN))
+    ran = msgspec.structs.replace(RAN, argv=("x", "--hf-token", "***"))
+    found = restored(ran, now, None)
+    assert found.origin is not None
+    assert found.origin.argv == now.argv
 
 
 @pytest.mark.parametrize(

@@ -250,3 +250,8 @@ def test_a_program_given_as_an_argument_does_not_fill_the_screen() -> None:
     assert "\n" not in said
     assert "abc123xyz" not in said
     assert redact.brief(["python", "train.py"]) == "python train.py"
+
+
+def test_a_command_to_type_names_the_inventory_before_the_job_s_own_words() -> None:
+    line = redact.typed(["restart", "ct200", "--", "--lr", "1"], "my fleet.yaml")
+    assert line == "fleetstop restart ct200 -i 'my fleet.yaml' -- --lr 1"

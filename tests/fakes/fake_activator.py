@@ -305,7 +305,11 @@ class FakeActivator:
                 return
         self.root = self.host.launch(self.spec["launch"])
         self.launched_at = self.host.clock.now()
-        self.step("launched", trainer=self._trainer("launch"), running=self.spec["release"])
+        self.step(
+            "launched",
+            trainer=self._trainer("launch"),
+            running=self.spec["release"] or self.spec["stays"],
+        )
         self.turn = self.watching
         if self.host.instant is not None:
             self.host.exits[self.root.pid] = self.host.instant
@@ -352,5 +356,6 @@ class FakeActivator:
             self.leave("failed", reason="cannot run python3: No such file", trainer=None)
             return
         self.root = self.host.launch(self.spec["launch_old"])
-        facts = {"trainer": self._trainer("launch_old"), "running": self.spec["before"]}
+        came = self.spec["before"] or self.spec["stays"]
+        facts = {"trainer": self._trainer("launch_old"), "running": came}
         self.leave("rolled_back", **facts)

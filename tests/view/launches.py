@@ -158,6 +158,43 @@ RESTART: list[e.AnyEvent] = [
         health=(health("healthy", None, ("alive", True, GOOD[0])),),
     ),
 ]  # fmt: skip
+USAGE = "train_dflash_pipeline.py: error: unrecognized arguments: --lrr 1e-4"
+ENDED = "31004 ended within 1 s: exit 2"
+WENT_BACK: list[e.AnyEvent] = [
+    s.started("restart", more=("--env", "SEED=7", "--", "--lrr", "1e-4")),
+    shown(command="bash /root/run.sh --lrr 1e-4", added=("SEED",), roll_back=True),
+    e.Finding(
+        at=s.at("14:02:11"), target=s.T,
+        text="started without: --lr 3e-4, FOO (as `launch:` in the inventory has it)",
+    ),
+    *STOPPED,
+    launched("14:02:31"),
+    e.Unhealthy(at=s.at("14:02:33"), target=s.T, why=(ENDED,), log=(USAGE,)),
+    e.RollingBack(at=s.at("14:02:33"), target=s.T, release=None),
+    e.RolledBack(at=s.at("14:02:34"), target=s.T, release=None, pid=31040),
+    launched("14:02:34", old=True, pid=31040),
+    healthy("14:02:44", old=True, pid=31040),
+    *s.finished(
+        "14:02:44", "rolled_back", verdict="busy", family=(BACK,), seconds=34.0,
+        reason=f"{ENDED}; what ran before runs again as 31040", signals=(s.record(),),
+        release=r.ReleaseRecord(id=None, before=None, running=OLD_ID),
+        findings=("started without: --lr 3e-4, FOO (as `launch:` in the inventory has it)",),
+        health=(
+            health("unhealthy", None, ("alive", False, ENDED)),
+            health("healthy", None, ("alive", True, GOOD[0])),
+        ),
+    ),
+]  # fmt: skip
+LEFT_ENDED: list[e.AnyEvent] = [
+    s.started("launch", more=("--", "--lrr", "1e-4")),
+    shown(command="bash /root/run.sh --lrr 1e-4"),
+    launched("14:02:12"),
+    e.Unhealthy(at=s.at("14:02:14"), target=s.T, why=(ENDED,), log=(USAGE,)),
+    *s.finished(
+        "14:02:14", "unhealthy", seconds=3.0, reason=f"{ENDED}; NOTHING runs", release=NONE,
+        health=(health("unhealthy", None, ("alive", False, ENDED)),),
+    ),
+]  # fmt: skip
 NOWHERE = "it is not known where its code lies, and so where its records are"
 UNKNOWN: list[e.AnyEvent] = [
     s.started("launch"),
@@ -178,5 +215,7 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "restart_left_deaf": (LEFT_DEAF, {}),
     "launch_unknown_place": (UNKNOWN, {}),
     "restart_good": (RESTART, {}),
+    "restart_went_back": (WENT_BACK, {}),
+    "launch_bad": (LEFT_ENDED, {}),
     "restart_undecided": ([s.started("restart"), *UNCONFIRMED[1:]], {}),
 }

@@ -178,14 +178,28 @@ FORMER = destined(
     row("train_dflash_pipeline.py", "changed"), by="release", of_release=OLD_ID
 )  # fmt: skip
 ROLLBACK: list[e.AnyEvent] = [
-    s.started("rollback"), FORMER, *SWAPPED_IN[2:], launched("14:02:31", release=NEW_ID),
-    healthy("14:02:42"), *REDEPLOY[-2:],
+    s.started("rollback"), FORMER, shown(as_release=OLD_ID, roll_back=True), *SWAPPED_IN[3:],
+    launched("14:02:31", release=NEW_ID), healthy("14:02:42"), *REDEPLOY[-2:],
 ]  # fmt: skip
+ROWS = (
+    "20250304-140210-7f3a  2025-03-04 14:02 UTC, by ml@laptop, commit 5690a8d0f3c2 with changes, "
+    "never healthy: it ended with exit code 1",
+    "20250301-091502-11aa  2025-03-01 09:15 UTC, by ml@laptop, commit 91b2c0ffee00, was healthy, "
+    "runs now",
+)
 NONE_KEPT: list[e.AnyEvent] = [
     s.started("rollback"),
     *s.finished(
-        "14:02:11", "refused", seconds=0.7,
-        reason="no release is kept in /root/.fleetstop/train that differs from what lies there",
+        "14:02:11", "deploy_failed", seconds=0.7, evidence=ROWS,
+        reason="besides what lies there no release is kept that is known to have run well",
+        hint="one of them all the same: fleetstop rollback ct200 --to 20250304-140210-7f3a",
+    ),
+]  # fmt: skip
+WRONG_RELEASE: list[e.AnyEvent] = [
+    s.started("rollback"),
+    *s.finished(
+        "14:02:11", "refused", seconds=0.7, evidence=ROWS,
+        reason="no release 2026 is kept in /root/.fleetstop/train",
     ),
 ]  # fmt: skip
 
@@ -208,5 +222,6 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "redeploy_nothing_to_do_dry": (NOTHING_DRY, {}),
     "rollback_good": (ROLLBACK, {}),
     "rollback_none_kept": (NONE_KEPT, {}),
+    "rollback_wrong_release": (WRONG_RELEASE, {}),
     "rollback_undecided": ([s.started("rollback"), *UNSEEN[1:]], {}),
 }

@@ -36,8 +36,9 @@ class ActivatorSpec(Struct, frozen=True):
     """What one activation does. `gone`: whose end it waits for, by the container's numbers;
     `launch_old` None: there is no way back. `within_s`, `log_matches`: by what it tells health
     when its client is gone. `before_manifest`: raw JSON, of the release to be
-    kept; `before_lies` False: it is kept, and what lies there is something else. `more`: words for
-    whoever carries the trainer, by the name of the launch they are for."""
+    kept; `before_lies` False: it is kept, and what lies there is something else. `stays`: the kept
+    release that lies there, where no files come. `more`: words for whoever carries the trainer, by
+    the name of the launch they are for."""
 
     run: str
     base: str
@@ -57,6 +58,7 @@ class ActivatorSpec(Struct, frozen=True):
     keep: int = 5
     before_manifest: dict[str, Any] | None = None
     before_lies: bool = True
+    stays: str | None = None
     more: dict[str, dict[str, Any]] = {}
 
     def text(self) -> str:

@@ -10,17 +10,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.origin import Origin
+from fleetstop.core.launching.resumed import CHECKPOINT, without
 from fleetstop.core.launching.spec import LaunchSpec
-from fleetstop.core.launching.surroundings import NAME, Person, handed_on, login_like
+from fleetstop.core.launching.surroundings import NAME, Person, handed_on, login_like, own
 from fleetstop.core.spelling import shown as quoted
 from fleetstop.errors import BadConfig, BadUsage, Refused
 
-CHECKPOINT = "{checkpoint}"
 _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
@@ -87,9 +88,49 @@ def recipe(
 ) -> Recipe:
     """Raises Refused where nothing says how it is started, or resuming has nothing to go on from;
     BadConfig where the inventory's user is not known there."""
+    return _recipe(launch, known, extra, resume_words(launch, known, extra), log, mark, status)
+
+
+def as_it_ran(
+    launch: Launch | None,
+    known: Known,
+    extra: Extra,
+    *,
+    log: str | None,
+    mark: str,
+    status: str,
+) -> Recipe:
+    """Exactly as `known.origin` was started, whatever the inventory says: what comes back. Only
+    where that could not be read, or nothing ran, as `recipe` has it. With the checkpoint that is
+    the newest by now, not the one that it went on from then."""
+    origin = known.origin
+    if origin is None or not origin.argv:
+        return recipe(launch, known, extra, log=log, mark=mark, status=status)
+    notes: list[str] = []
+    if origin.env is None:
+        origin = msgspec.structs.replace(origin, env=_env(launch, known, notes))
+    # its user is that of the process, not the one that the inventory asks for
+    person = known.person if origin.uid is None else None
+    known = msgspec.structs.replace(known, origin=origin, person=person)
+    again = resume_words(launch, known, extra)
+    old = without(origin.argv, launch.resume if launch is not None and again else ())
+    known = msgspec.structs.replace(known, origin=msgspec.structs.replace(origin, argv=old))
+    made = _recipe(None, known, extra, again, log, mark, status)
+    return Recipe(made.spec, (*notes, *made.notes))
+
+
+def _recipe(
+    launch: Launch | None,
+    known: Known,
+    extra: Extra,
+    resume: tuple[str, ...],
+    log: str | None,
+    mark: str,
+    status: str,
+) -> Recipe:
     origin = known.origin
     notes: list[str] = []
-    argv = (*_run(launch, origin), *resume_words(launch, known, extra), *extra.words)
+    argv = (*_run(launch, origin, bool(resume)), *resume, *extra.words)
     cwd = _cwd(launch, known, notes)
     spec = LaunchSpec(
         argv=argv,
@@ -112,13 +153,18 @@ def recipe(
     return Recipe(spec, tuple(notes))
 
 
-def _run(launch: Launch | None, origin: Origin | None) -> tuple[str, ...]:
+def _run(launch: Launch | None, origin: Origin | None, resumes: bool) -> tuple[str, ...]:
     if launch is not None and launch.run:
         return launch.run
     if origin is not None and origin.argv:
-        return origin.argv
+        return without(origin.argv, launch.resume if launch is not None and resumes else ())
+    lacks = (
+        "its `launch:` in the inventory has no `run`"
+        if launch is not None
+        else ("it has no `launch:` in the inventory")
+    )
     raise Refused(
-        "nothing says how this job is started: it has no `launch:` in the inventory, and none runs",
+        f"nothing says how this job is started: {lacks}, and none runs",
         hint="say it there: launch: {run: [/root/run.sh], cwd: /root}",
     )
 
@@ -172,6 +218,8 @@ def _env(launch: Launch | None, known: Known, notes: list[str]) -> dict[str, str
     if launch is None and had is not None:
         return handed_on(had)
     base = login_like(known.person, known.login, origin)
+    if launch is not None and not launch.env and had is not None:
+        return base | given(had, known)
     said = launch.env if launch is not None else {}
     # a stanza that adopt wrote names no secret: the running process still has it
     secrets = {
@@ -181,10 +229,22 @@ def _env(launch: Launch | None, known: Known, notes: list[str]) -> dict[str, str
     }
     if secrets:
         names = ", ".join(sorted(secrets))
-        notes.append(f"{names}: taken from the running process, as the inventory holds no secrets")
+        # with a colon behind such a name the next word would be masked
+        notes.append(f"{names} as the running process has it, since the inventory holds no secrets")
     if launch is None:
         notes.append("its environment could not be read: it gets a clean login's")
     return base | secrets | said
+
+
+def given(had: Mapping[str, str], known: Known) -> dict[str, str]:
+    """What the process that runs was given beyond a login; another user's home is another."""
+    kept = own(had, known.login, known.person)
+    uid, person = (known.origin.uid if known.origin is not None else None), known.person
+    other = person is not None and uid is not None and uid != person.uid
+    return {n: value for n, value in kept.items() if not (other and n in _OF_A_USER)}
+
+
+_OF_A_USER = ("HOME", "USER", "LOGNAME")
 
 
 def _person(launch: Launch | None, known: Known) -> dict[str, Any]:
@@ -208,6 +268,12 @@ def _person(launch: Launch | None, known: Known) -> dict[str, Any]:
     if person is not None:
         return {"uid": person.uid, "gid": person.gid, "groups": person.groups}
     return {"uid": uid or 0, "gid": uid or 0, "groups": ()}
+
+
+def alike(one: LaunchSpec, other: LaunchSpec) -> bool:
+    """The same start but for the mark: if the one comes to nothing, so does the other."""
+    names = [n for n in LaunchSpec.__struct_fields__ if n not in ("mark", "status")]
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def parse_env(pairs: Sequence[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from fleetstop.core.launching.ended import Record, parse_record
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.releases.manifest import Release, parse_release
 from fleetstop.core.releases.sighting import Stamps
+from fleetstop.core.releases.tried import Tried, parse_tried, with_state
 
 
 class Names(Struct, frozen=True):
@@ -39,11 +40,12 @@ class Found(Struct, frozen=True):
     touched: dict[str, float] = {}
     up: float | None = None
     tools: str | None = None
+    tried: dict[str, str] = {}
 
 
 class Ground(Struct, frozen=True):
     """The same, read. `broken`: what was there and says nothing; of releases only a finding.
-    `tools`: the directory for our scripts, which only we may write to."""
+    `tools`: the directory for our scripts, which only we may write to. `tried`: by release."""
 
     state: State | Broken | None
     activator: bool | None
@@ -56,6 +58,7 @@ class Ground(Struct, frozen=True):
     tools: str
     up: float | None = None
     broken: tuple[str, ...] = ()
+    tried: dict[str, Tried] = {}
 
     def began(self, tree: ProcessTree, start: int) -> float:
         """When a process of this start began, seconds since the epoch by the clock that files are
@@ -74,6 +77,7 @@ def ground(found: Found, base: str) -> Ground:
         )
         for name, told in found.releases.items()
     }
+    known = {name: parse_tried(told) for name, told in found.tried.items()}
     return Ground(
         state=state,
         activator=found.activator,
@@ -85,5 +89,6 @@ def ground(found: Found, base: str) -> Ground:
         now=found.now,
         tools=found.tools or base,
         up=found.up,
+        tried=with_state(known, state if isinstance(state, State) else None),
         broken=tuple(each.sentence for each in parsed.values() if isinstance(each, Broken)),
     )

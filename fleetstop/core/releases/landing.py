@@ -8,6 +8,7 @@ from fleetstop.core.launching.activator import SwapFile
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
 from fleetstop.core.releases.survey import Survey, There
+from fleetstop.core.releases.tried import Tried, worth_going_back_to
 
 
 def mode(sent: int, there: int | None) -> int:
@@ -63,12 +64,19 @@ def tells_all(before: Release, wanted: Mapping[str, str], on_disk: Mapping[str, 
 
 
 def to_go_back_to(
-    releases: Mapping[str, Release], on_disk: Mapping[str, str], before: str | None
+    releases: Mapping[str, Release],
+    on_disk: Mapping[str, str],
+    before: str | None,
+    *,
+    tried: Mapping[str, Tried],
+    runs: str | None = None,
 ) -> Release | None:
-    """The release that `rollback` means where none is named: the one before what lies on disk,
-    else the newest one that differs from it. None: there is none."""
+    """The release that `rollback` means where none is named: of those that are worth it and are not
+    what lies on disk or `runs`, the one `before` the last, else the newest. None: there is none."""
     others = [
-        each for name, each in sorted(releases.items(), reverse=True) if differing(each, on_disk)
+        each
+        for name, each in sorted(releases.items(), reverse=True)
+        if name != runs and differing(each, on_disk) and worth_going_back_to(each, tried)
     ]
     named = releases.get(before or "")
     return named if named in others else next(iter(others), None)

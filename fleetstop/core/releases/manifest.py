@@ -15,6 +15,8 @@ from fleetstop.core.releases.payload import File, name_problem
 from fleetstop.core.spelling import plain
 
 SCHEMA = 1
+BEFORE = "before fleetstop"
+"""Who it was, of a release that lay there and that nobody has sent."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -28,9 +30,9 @@ class Git(Struct, frozen=True):
 class Release(Struct, frozen=True, kw_only=True):
     """One release, as its manifest.json holds it.
 
-    `when` is ISO 8601 UTC by the clock of `who` (user@machine). `env` are the variables that are
-    no secrets, `secrets` the names of those that are; a secret in `argv` is `***`. None: not
-    known. `from_release`: the release whose files these are again, after a rollback.
+    `when` is ISO 8601 UTC by the clock of `who` (user@machine, or BEFORE). `env` are the variables
+    that are no secrets, `secrets` the names of those that are; a secret in `argv` is `***`. None:
+    not known. `from_release`: the release whose files these are again, after a rollback.
     """
 
     id: str

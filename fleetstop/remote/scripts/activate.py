@@ -11,6 +11,7 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
     schema 1, run, base, dest    run is a name; base = BASE, which only we may write to; dest holds
                                  every file
     release, before              names or null: what is brought up; what is kept of the one before
+    stays                       where no files come, the kept release that lies there; may lack
     before_manifest              goes into releases/BEFORE/manifest.json where there is none
     before_lies                  false: BEFORE is kept, and is the way back, but what lies there is
                                  another release, or a mixture; that is not kept

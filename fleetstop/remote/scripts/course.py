@@ -84,6 +84,7 @@ class Activation:
         self.state.update({name: spec[name] for name in ("run", "release", "before")})
         for name in "trainer exit signal reason at order running log_rotated confirmed_by".split():
             self.state[name] = None
+        self.was = {}  # type: Json
         self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
@@ -107,10 +108,11 @@ class Activation:
             raise wary.Refused(f"run {other['run']} is at it: {other['step']}")
         try:
             self.swap.prepare()
-            for each in filter(None, (self.old, self.new)):
+            for each in filter(None, (self.new, self.old)):
                 self._rehearse(each)
                 each.make_room()
-            self._write("waiting", running=self._runs())
+            self.was = self._as_before(other)
+            self._write("waiting", **self._runs())
         except BaseException:
             self._no_room()
             self._try_to(self.swap.clean)
@@ -118,7 +120,9 @@ class Activation:
 
     def _rehearse(self, one: "trainer.Trainer") -> None:
         gone = [each["pid"] for each in self.spec["gone"]]
-        one.rehearse(self.spec["files"] if one is self.new else [], self.spec["log"], gone)
+        back = None if one is self.new else self.spec["roll_back"]
+        files = self.spec["files"] if one is self.new else []
+        self.findings += one.rehearse(files, self.spec["log"], gone, back)
 
     def wait(self) -> bool:
         """Whether all that has to be gone is gone; else it has ended, and all is as it was."""
@@ -145,7 +149,7 @@ class Activation:
                 return self._leave("cancelled", told)
 
     def activate(self) -> None:
-        self.say("swapping", files="mixed", running=None)
+        self.say("swapping", files="mixed", running=None, trainer=None)
         try:
             self.findings += self.swap.swap()
         except (OSError, wary.Refused) as error:
@@ -162,7 +166,7 @@ class Activation:
             return self._down(str(error))
         except trainer.Silent as error:
             return self.end("unhealthy", reason=str(error))
-        self.say("launched", trainer=self.new.id, running=self.spec["release"])
+        self.say("launched", trainer=self.new.id, running=self.swap.brings)
         return self.watch(self.new, self.client.now)
 
     def _hear_late(self) -> None:
@@ -244,6 +248,7 @@ class Activation:
         return self._healthy("activator")
 
     def _healthy(self, by: str) -> None:
+        self.findings += self.swap.tried(self.swap.brings, "healthy")
         try:
             self.swap.retain(int(self.spec["keep"]))
         except (OSError, wary.Refused) as error:
@@ -262,6 +267,7 @@ class Activation:
         if others:
             told = f"{reason}; PID {others[0]} runs it, started meanwhile by something else"
             return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
+        self.findings += self.swap.tried(self.swap.release, "failed", reason)
         self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
         try:
             self.swap.back()
@@ -271,23 +277,30 @@ class Activation:
                 self.old.start()
         except (OSError, wary.Refused, trainer.Silent) as error:
             return self.end("failed", reason=f"{reason}; the old version does not run: {error}")
-        return self.end(
-            "rolled_back", trainer=self.old and self.old.id, running=self.spec["before"]
-        )
+        self.state["running"] = self.spec["before"] or self.spec.get("stays")
+        return self.end("rolled_back", trainer=self.old and self.old.id)
 
     def _living(self) -> List[int]:
         return [one["pid"] for one in self.spec["gone"] if trainer.alive(one)]
 
-    def _runs(self) -> Optional[str]:
-        return self.spec["before"] if self._living() else None
+    def _as_before(self, other: Json) -> Json:
+        """What the last state tells of what runs: that it is ours, and which release."""
+        its = other.get("trainer")
+        one = {name: its[name] for name in ("pid", "start")} if its else None
+        return {"trainer": its, "running": other["running"]} if one in self.spec["gone"] else {}
+
+    def _runs(self) -> Json:
+        known = {"trainer": None, "running": self.swap.before, **self.was}
+        return known if self._living() else dict.fromkeys(known)
 
     def _leave(self, step: str, reason: str) -> bool:
         self._try_to(self.swap.clean)
-        runs = None if self.swap.made_before else self._runs()
-        self.end(step, reason=reason, running=runs)
+        self.end(step, reason=reason, **self._runs())
         return False
 
     def end(self, step: str, **more: Any) -> None:
+        if step == "unhealthy":
+            self.findings += self.swap.tried(self.swap.release, "failed", more.get("reason"))
         self._try_to(self.swap.litter.remove)
         self.state["ended_at"] = _now()
         for _ in range(TRIES_S):

@@ -5,9 +5,9 @@ Standard library, Python >= 3.6. What `ask` may be:
 
 names     {"there", "may"}: real names, of `there` those that exist, of `may` as far as they do
 ground    {"base", "dest", "wanted"}: the activator's state, whether it lives, how long ago its
-          client was heard, the kept releases, SHA-256 of what lies at these places and at those
-          of every release, times of change, the time, and what the supervisor of the last start
-          recorded
+          client was heard, the kept releases and how they did, SHA-256 of what lies at these
+          places and at those of every release, times of change, the time, and what the
+          supervisor of the last start recorded
 contents  {"paths", "most"}: the bytes of plain files up to so many, in base64
 """
 
@@ -114,11 +114,14 @@ def ground(asked: Said) -> Said:
     beat = None  # type: Optional[float]
     with contextlib.suppress(OSError):
         beat = max(0.0, time.time() - os.stat(os.path.join(base, b"beat")).st_mtime)
-    kept = {}
+    kept, tried = {}, {}
     for name in listed(os.path.join(base, b"releases")):
         manifest = read(os.path.join(base, b"releases", name, b"manifest.json"))
         if manifest is not None:
             kept[text(name)] = manifest
+            said = read(os.path.join(base, b"releases", name, b"tried.json"))
+            if said is not None:
+                tried[text(name)] = said
     rels = set(asked["wanted"])
     for manifest in kept.values():
         files = parsed(manifest).get("files")
@@ -136,6 +139,7 @@ def ground(asked: Said) -> Said:
         "activator": lives(activator) if activator else False,
         "beat_s": beat,
         "releases": kept,
+        "tried": tried,
         "on_disk": hashes,
         "changed": changed,
         "touched": touched,

@@ -4,6 +4,8 @@ Loaded by activate.py, beside which it lies. What it has lying about:
 
     BASE/stage-RUN/files/REL     what was sent; becomes BASE/releases/RELEASE where there is none
     BASE/releases/BEFORE         files/REL is a copy of what lay at DEST/REL
+    BASE/releases/ID/tried.json  {"healthy", "ran", "failed": when, "reason"}: how it did, as far as
+                                 was seen
     BASE/late-RUN.json           {"launch": [word], ...}: arguments told after the old run's end
     BASE/late-RUN/REL            what somebody put at DEST/REL while the old run was stopping
     BASE/litter-RUN.json         {"activator": {"pid", "start"}, "dest", "temps": [REL], "keeps":
@@ -13,9 +15,10 @@ Loaded by activate.py, beside which it lies. What it has lying about:
 """
 
 import contextlib
+import datetime
 import json
 import os
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 if TYPE_CHECKING:
     from fleetstop.remote.scripts import wary
@@ -91,7 +94,7 @@ class Swap:
 
     def __init__(self, spec: Json, activator: Json) -> None:
         run, self.release, self.before = spec["run"], spec["release"], spec["before"]
-        for word in filter(None, (run, self.release, self.before)):
+        for word in filter(None, (run, self.release, self.before, spec.get("stays"))):
             wary.plain_name(word)
         self.base = wary.Top(wary.bytes_of(spec["base"]))
         self.dest = wary.Top(wary.bytes_of(spec["dest"]))
@@ -103,16 +106,25 @@ class Swap:
         self.kept = os.path.join(b"releases", wary.bytes_of(self.before or ""))
         self.made_before = self.whole = False
         self.lies = spec.get("before_lies", True)
+        self.brings = self.release or spec.get("stays")  # what is launched
+        self.ran = self.before if self.lies and spec["gone"] else None
         launches = [each for each in (spec["launch"], spec["launch_old"]) if each]
         told = {"activator": activator, "dest": spec["dest"], "made": self._made()}
         told["temps"] = self._temps(b"")
         told["keeps"] = self._temps(self.kept, b"files") + self._temps(self.late)
+        told["keeps"] += [wary.text_of(self._tried(each) + b".new") for each in self._named()]
         told["status"] = [each["status"] for each in launches]
         self.litter = Litter(self.base, run, told)
 
     def _temps(self, *top: bytes) -> List[str]:
         paths = (os.path.join(*top, each.folder, each.temp) for each in self.files)
         return [wary.text_of(path) for path in paths]
+
+    def _named(self) -> List[str]:
+        return [word for word in (self.before, self.brings) if word]
+
+    def _tried(self, release: str) -> bytes:
+        return os.path.join(b"releases", wary.bytes_of(release), b"tried.json")
 
     def _made(self) -> List[str]:
         """The directories that will have to be made, each after the one it lies in."""
@@ -184,7 +196,7 @@ class Swap:
 
     def swap(self) -> List[str]:
         """What was found amiss. Every destination holds the old file or the new, always whole."""
-        findings = []
+        findings = self.tried(self.ran, "ran")
         for each in self.files:
             with wary.doing("replace", each.path), self.dest.folder(each.folder) as here:
                 if wary.shape(here, each.name) not in (None, each.was):
@@ -209,6 +221,25 @@ class Swap:
             os.rename(stage, release)
         if os.path.isdir(release):
             os.utime(release)  # releases are as old as their last use
+
+    def tried(self, release: Optional[str], how: str, reason: Optional[str] = None) -> List[str]:
+        """Noted of a kept release, since whoever goes back has to know which was ever well; what
+        was noted before stays. What was found amiss."""
+        path = self.base.at(self._tried(release or ""))
+        if release is None or not os.path.isdir(os.path.dirname(path)):
+            return []
+        told = {}  # type: Json
+        with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+            told = dict(json.loads(file.read().decode()))
+        told[how] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        told.update({"reason": reason} if how == "failed" else {})
+        try:
+            wary.unlink(path + b".new")
+            wary.fill(path + b".new", json.dumps(told).encode("ascii") + b"\n", 0o600)
+            os.rename(path + b".new", path)
+        except OSError as error:
+            return [f"how release {release} did was not noted: {error.strerror or error}"]
+        return []
 
     def back(self) -> None:
         for each in filter(lambda each: each.new, self.files):
@@ -235,21 +266,30 @@ class Swap:
         self.litter.remove()
         if self.made_before:
             self._remove_release(wary.bytes_of(self.before))
+            self.before = None
         for name in (b"releases", b"status"):
             with IN_USE:
                 os.rmdir(self.base.at(name))
 
     def retain(self, keep: int) -> None:
-        """The newest `keep` releases, the one that runs and the one for the way back."""
+        """The newest `keep` releases, the one that runs, the one for the way back, and the newest
+        other that was ever healthy: any number of bad ones may have come after it."""
         releases = self.base.at(b"releases")
         names = []  # type: List[bytes]
         with wary.MISSING:
             names = os.listdir(releases)
         names.sort(key=lambda name: os.lstat(os.path.join(releases, name)).st_mtime, reverse=True)
         used = [wary.bytes_of(word) for word in (self.release, self.before) if word]
+        used += [name for name in names if name not in used and self._was_well(name)][:1]
         for name in names[keep:]:
             if name not in used:
                 self._remove_release(name)
+
+    def _was_well(self, name: bytes) -> bool:
+        path = self.base.at(b"releases", name, b"tried.json")
+        with contextlib.suppress(OSError, ValueError, AttributeError), open(path, "rb") as file:
+            return bool(json.loads(file.read().decode()).get("healthy"))
+        return False
 
     def _remove_release(self, name: bytes) -> None:
         """By rename first: no release is ever half there."""

@@ -28,6 +28,7 @@ FAILED_S = 5.0  # so long after the command that should have started it has fail
 OWN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 ROOM = b" " * 4096
 SUPERVISE = os.path.join(os.path.dirname(os.path.abspath(os.fsencode(__file__))), b"supervise.py")
+NOT_AGAIN = "what runs now could not be started again"
 UNSEEN = contextlib.suppress(OSError)
 
 
@@ -62,12 +63,20 @@ class Trainer:
             wary.fill(self.status + b".new", ROOM)
             wary.fill(self.status + b".end", ROOM)
 
-    def rehearse(self, files: List[Json], log: Optional[str], gone: List[int]) -> None:
+    def rehearse(
+        self, files: List[Json], log: Optional[str], gone: List[int], back: Optional[bool] = None
+    ) -> List[str]:
         """Refused: it would not start. `log` will be made anew, unless others than `gone` write it;
-        then it may be its user's."""
+        then it may be its user's. `back`: of what runs now, whether it is to come back; if it is
+        not, that it could not is only told."""
         why, self.lacks_log = rehearse.obstacle(self.spec, files)
-        if why and not (self.lacks_log and log == self.spec["log"] and self._log_is_free(gone)):
+        if not why or (self.lacks_log and log == self.spec["log"] and self._log_is_free(gone)):
+            return []
+        if back is not None:
+            why = f"{NOT_AGAIN}: {why}"
+        if back is not False:
             raise wary.Refused(why)
+        return [why]
 
     def _log_is_free(self, gone: List[int]) -> bool:
         assert self.log is not None

@@ -1,0 +1,159 @@
+"""With what a job is started, and with what it would come back: for each errand, from one place."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from fleetstop import events as e
+from fleetstop.actions.equipping import Equipment
+from fleetstop.actions.errand import Command, Errand
+from fleetstop.actions.lots import Lot
+from fleetstop.core.inventory import Launch
+from fleetstop.core.launching.origin import Origin
+from fleetstop.core.launching.recipe import Extra, Known
+from fleetstop.core.launching.surroundings import Person
+from fleetstop.core.process import ProcessId
+from fleetstop.core.releases.manifest import Release
+from fleetstop.core.releases.payload import File
+from tests.actions.stage import Stage, job, target
+from tests.fakes.fake_host import FakeHost
+
+ROOT = Person("root", 0, 0, (), "/root", "/bin/sh")
+RUNS = Origin(
+    ProcessId(7, 1), argv=("python3", "/root/train.py", "--lr", "1e-4"), cwd="/root",
+    env={"PATH": "/usr/bin:/bin", "HOME": "/root", "FOO": "1", "FLEETSTOP_MARK": "old"}, uid=0,
+    gid=0, log="/train.log",
+)  # fmt: skip
+RESUME = ("--resume", "{checkpoint}")
+RUN = Launch(run=("python3", "/root/train.py"), env={"TAG": "a"})
+FILES = (File("train.py", "a" * 64, 3, 0o644),)
+KEPT = Release(
+    id="20261130-140211-7f3a", files=FILES, dest="/root", when="2026-11-30T14:02:11Z", who="me@box",
+    argv=("python3", "/root/train.py", "--lr", "9"), cwd="/root", env={"BAR": "2"},
+)  # fmt: skip
+
+
+class Place:
+    """What a Lot tells of itself to whoever equips it."""
+
+    def __init__(self, launch: Launch | None, **facts: Any) -> None:
+        self.job = msgspec.structs.replace(job(log="/train.log"), launch=launch)
+        self.stage = Stage(FakeHost(), "run1", aim=target(job=self.job))
+        self.scope, self.run, self.base = self.stage.scope, "run1", "/root/.fleetstop/train"
+        self.now: Any = object()
+        self.files: tuple[File, ...] = ()
+        self.source: Release | None = None
+        self.findings: list[str] = []
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def finding(self, text: str) -> None:
+        self.findings.append(text)
+
+    def equipped(self, command: Command, known: Known | None = None, **more: Any) -> Equipment:
+        errand = Errand(command=command, stop=cast(Any, None), **more)
+        place = known or Known(origin=RUNS, person=ROOT)
+        made = Equipment(cast(Lot, self), errand, place)
+        made.show()
+        return made
+
+    @property
+    def shown(self) -> e.LaunchShown:
+        (found,) = self.stage.of(e.LaunchShown)
+        return found
+
+
+def test_a_restart_as_it_runs_has_no_other_way_to_come_back() -> None:
+    """What has just come to nothing would be started once more."""
+    place = Place(None)
+    made = place.equipped("restart")
+    assert (made.new.spec.argv, made.new.spec.env["FOO"], made.old) == (RUNS.argv, "1", None)
+    assert (place.shown.roll_back, place.shown.adopted, place.findings) == (False, True, [])
+
+
+@pytest.mark.parametrize(
+    "extra", [Extra(words=("--lrr", "1")), Extra(env={"FOO": "2"}), Extra(env={"NEW": "1"})]
+)
+def test_a_restart_with_other_words_comes_back_as_it_runs(extra: Extra) -> None:
+    place = Place(None)
+    made = place.equipped("restart", extra=extra)
+    assert made.old is not None
+    assert made.new.spec.argv == (*RUNS.argv, *extra.words)
+    assert (made.old.spec.argv, made.old.spec.env["FOO"]) == (RUNS.argv, "1")
+    assert "NEW" not in made.old.spec.env
+    assert place.shown.roll_back
+    left = Place(None)
+    left.equipped("restart", extra=extra, roll_back=False)
+    assert not left.shown.roll_back
+
+
+@pytest.mark.parametrize("files", [(), FILES])
+def test_where_the_inventory_says_how_what_is_dropped_is_told_and_comes_back(
+    files: tuple[File, ...],
+) -> None:
+    place = Place(RUN, files=files)
+    made = place.equipped("redeploy" if files else "restart")
+    assert made.new.spec.argv == RUN.run
+    assert "FOO" not in made.new.spec.env
+    assert place.findings == [
+        "started without: --lr 1e-4, FOO (as `launch:` in the inventory has it)"
+    ]
+    assert made.old is not None
+    assert (made.old.spec.argv, made.old.spec.env["FOO"]) == (RUNS.argv, "1")
+    # of what comes back the inventory's variables are not asked
+    assert made.expected.env == {"TAG": "a"}
+
+
+def test_without_run_it_is_started_as_what_runs_from_one_checkpoint() -> None:
+    runs = msgspec.structs.replace(RUNS, argv=(*RUNS.argv, "--resume", "/ck/1"))
+    place = Place(Launch(resume=RESUME), files=FILES)
+    known = Known(origin=runs, person=ROOT, checkpoint="/ck/2")
+    made = place.equipped("redeploy", known, extra=Extra(words=("--x",)))
+    assert made.new.spec.argv == (*RUNS.argv, "--resume", "/ck/2", "--x")
+    assert made.expected.arguments == ("--resume", "/ck/2", "--x")
+    assert made.old is not None
+    assert made.old.spec.argv == (*RUNS.argv, "--resume", "/ck/2")
+    assert (place.shown.adopted, place.findings) == (True, [])
+
+
+def test_a_rollback_starts_the_release_as_it_ran_and_comes_back_as_what_runs() -> None:
+    place = Place(RUN, files=FILES, source=KEPT)
+    made = place.equipped("rollback", extra=Extra(words=("--x",)))
+    assert made.new.spec.argv == (*(KEPT.argv or ()), "--x")
+    assert {name: made.new.spec.env.get(name) for name in ("BAR", "FOO", "TAG")} == {
+        "BAR": "2", "FOO": None, "TAG": None,
+    }  # fmt: skip
+    assert made.expected.env == {}
+    assert made.old is not None
+    assert (made.old.spec.argv, made.old.spec.env["FOO"]) == (RUNS.argv, "1")
+    assert (place.shown.as_release, place.shown.adopted) == (KEPT.id, False)
+    assert place.findings == []
+
+
+def test_a_release_of_which_nothing_is_known_is_started_as_the_inventory_says() -> None:
+    source = msgspec.structs.replace(KEPT, argv=None, env=None)
+    place = Place(RUN, files=FILES, source=source)
+    made = place.equipped("rollback")
+    assert made.new.spec.argv == RUN.run
+    assert place.shown.as_release is None
+    assert place.shown.notes == ("how it was started then is not known",)
+    assert place.findings == [
+        "started without: --lr 1e-4, FOO (as `launch:` in the inventory has it)"
+    ]
+
+
+def test_a_rollback_of_what_does_not_run_needs_no_word_in_the_inventory() -> None:
+    place = Place(None, now=None, files=FILES, source=KEPT)
+    made = place.equipped("rollback", Known(person=ROOT))
+    assert (made.new.spec.argv, made.new.spec.uid, made.old) == (KEPT.argv, 0, None)
+
+
+def test_what_could_not_come_back_exactly_is_told_before() -> None:
+    blind = msgspec.structs.replace(RUNS, env=None, unseen=("its environment could not be read",))
+    place = Place(RUN, files=FILES)
+    place.equipped("redeploy", Known(origin=blind, person=ROOT))
+    said = "should what runs now come back: its environment could not be read"
+    assert said in place.shown.notes
