@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fleetstop.actions.attempt import Wish
 from fleetstop.actions.errand import Command, Errand
+from fleetstop.api import given
 from fleetstop.api.commit import git_facts
 from fleetstop.config.sources import contents, read_sources
 from fleetstop.core.inventory import Job, Match, Target
@@ -54,9 +55,10 @@ SELECTS = ("match", "limit", "exclude", "all_jobs")
 
 
 def typed_more(more: More) -> dict[str, Any]:
+    args = given.words("args", more.get("args", ()), example='args=["--lr", "3e-4"]', alone=False)
     return {
-        "words": tuple(more.get("args", ())),
-        "env": tuple(more.get("env", ())),
+        "words": args,
+        "env": given.words("env", more.get("env", ()), example='env=["SEED=7"]'),
         "roll_back": more.get("roll_back", True),
     }
 
