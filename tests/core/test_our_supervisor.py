@@ -110,6 +110,12 @@ def test_in_a_pane_the_pane_is_told_too() -> None:
         (80, "tmux", False),
         (100, "supervisor", False),
     ]
+    # the server has the words of whoever began it: of our stay.py, or of somebody's other session
+    assert above[0].argv == ("tmux",)
+    assert above[0].will.startswith("our own launch put the job there")
+    theirs = told(IN_A_PANE.replace(STAYS, "bash"))
+    [family] = find(theirs.tree, TRAIN, None).families
+    assert "our own" not in str(standing_above(theirs.tree, family, Notes()))
     for panes in (90, 100):
         assert through_panes(tale.tree, frozenset({panes})) == {110}
 
