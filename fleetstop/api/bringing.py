@@ -92,7 +92,10 @@ async def errands(
     """By the target's name. Raises BadUsage, DeployFailed and BadConfig before anything is
     connected to."""
     if asked.command == "redeploy" and not asked.files:
-        raise BadUsage("no file is named", hint="fleetstop redeploy ct200 train.py")
+        raise BadUsage(
+            "no file is named",
+            hint="fleetstop redeploy ct200 train.py; the same code again: fleetstop restart ct200",
+        )
     if asked.to is not None and not asked.to.startswith("/"):
         raise BadUsage(
             f"--to {plain(asked.to)} is no absolute path" if asked.to else "--to is empty",
