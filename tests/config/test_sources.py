@@ -11,6 +11,7 @@ import pytest
 
 from fleetstop.config import sources
 from fleetstop.config.sources import contents, read_sources
+from fleetstop.core import redact
 from fleetstop.core.releases.payload import Payload
 from fleetstop.errors import BadUsage, DeployFailed, FleetstopError
 
@@ -127,9 +128,12 @@ def test_what_may_hold_secrets_stays_here_and_is_counted_and_named(here: Path) -
     kept_back = ("configs/.aws/", "configs/.env", "configs/a.pem", "configs/deep/id_rsa")
     assert payload.left_out == kept_back
     assert payload.findings == (
-        "4 not sent, since the name tells of secrets: configs/.aws/, configs/.env, configs/a.pem"
-        " and 1 more; one is sent if it is named itself, or if deploy.ignore has !.aws/",
+        "not sent, since named like what holds secrets (4): configs/.aws/, configs/.env,"
+        " configs/a.pem and 1 more; one is sent if it is named itself, or if deploy.ignore has"
+        " !.aws/",
     )
+    # and no screen takes the names for secrets themselves
+    assert redact.text(payload.findings[0]) == payload.findings[0]
 
 
 def test_what_may_hold_secrets_is_sent_by_those_who_say_so(here: Path) -> None:
@@ -144,7 +148,7 @@ def test_what_may_hold_secrets_is_sent_by_those_who_say_so(here: Path) -> None:
     beside = read_sources([".", ".env"], here / "configs")
     assert ".env" in rels(beside)
     assert beside.left_out == ("deep/.env", "x.pem")
-    assert beside.findings[0].startswith("2 not sent")
+    assert "secrets (2): deep/.env, x.pem" in beside.findings[0]
     # a pattern of one's own that leaves it out is no surprise to anybody
     assert read_sources(["configs"], here, ignore=[".env", "*.pem", "!x"]).findings == ()
     (here / "only/.ssh").mkdir(parents=True)

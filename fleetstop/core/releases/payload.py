@@ -164,6 +164,6 @@ def _secret(names: Sequence[str]) -> Iterable[str]:
     if names:
         last = names[0].removesuffix("/").rpartition("/")[2] + "/" * names[0].endswith("/")
         yield (
-            f"{len(names)} not sent, since the name tells of secrets: {some(names)}; one is sent if"
-            f" it is named itself, or if deploy.ignore has !{plain(last)}"
+            f"not sent, since named like what holds secrets ({len(names)}): {some(names)}; one is"
+            f" sent if it is named itself, or if deploy.ignore has !{plain(last)}"
         )
