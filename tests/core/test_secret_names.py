@@ -74,6 +74,22 @@ def test_the_value_counts_too(name: str, value: str, secret: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("MYPASS = 'hunter2x'", "MYPASS = ***"),
+        ("DB_PASS: hunter2x", "DB_PASS: ***"),
+        ("env: SENTRY_DSN=https://a.b/1, LR=3", "env: SENTRY_DSN=*** LR=3"),
+        ("PASS: test_x", "PASS: test_x"),
+        ("KEY: value", "KEY: value"),
+        ("FIRST_PASS: done", "FIRST_PASS: done"),
+        ("NUM_PASSES = adamw", "NUM_PASSES = adamw"),
+    ],
+)
+def test_a_line_of_a_log_names_them_too(line: str, shown: str) -> None:
+    assert redact.text(line) == shown
+
+
+@pytest.mark.parametrize(
     ("argv", "shown"),
     [
         (["t.py", "--jwt", "hunter2x"], "t.py --jwt ***"),
