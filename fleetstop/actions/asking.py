@@ -102,6 +102,7 @@ class Asking:
                 verdict=question.verdict,
                 saves=question.saves,
                 risk=question.risk,
+                beyond=question.beyond,
             )
             return await self._desk.answer(confirm(question), self._doubt) is True
 

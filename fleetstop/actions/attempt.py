@@ -17,6 +17,7 @@ from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.present import (
     above,
+    failed,
     first_judgement,
     gaps,
     gpu_records,
@@ -46,6 +47,7 @@ from fleetstop.core.playbook import Playbook, filled_ladder
 from fleetstop.core.process import ProcessId
 from fleetstop.core.redact import brief
 from fleetstop.core.report import Outcome, Result, SkippedRecord
+from fleetstop.errors import LockTaken
 
 AGAIN = "run the same command again: it watches on and repeats nothing"
 
@@ -254,6 +256,15 @@ class Attempt:
             reason = f"{limit}: no longer watched, nothing more is sent; the job may still finish"
             return self.outcome("still_running", reason=reason, hint=AGAIN)
         return self.outcome("unclean", reason=f"{limit} before the end was proved")
+
+    def taken_over(self, exc: LockTaken) -> Outcome:
+        """Another run works here now, and this one has sent: while it watched, or after the end."""
+        climb = self._climb
+        alive = standing(climb.family, climb.look.tree) if climb is not None else ()
+        if climb is None or any(kin.role == "trainer" for kin in alive):
+            return self.outcome(**failed(exc))
+        reason = f"the trainers ended, and the rest was not proved: {exc.message}"
+        return self.outcome("unclean", reason=reason, hint=exc.hint)
 
     async def interrupted(self) -> Outcome:
         """Tells what was sent and what still runs, from the last look; sends nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from fleetstop import events
@@ -67,7 +67,7 @@ class BlackBoxes:
         pids = [kin.id.pid for kin in family.members if tree.get(kin.id) is not None]
         # two shells: the host's and the container's; each answers in its own time
         (places, smi, dumps), log = await looks.together(
-            self._outside(pids, family), self._or_why("the log's end", self._log())
+            self._outside(pids, family), self._or_why("the log's end", self._log)
         )
         boxed: list[Boxed] = []
         room = _MOST_FILES
@@ -96,16 +96,17 @@ class BlackBoxes:
         self, pids: list[int], family: Family
     ) -> tuple[dict[int, str] | None, tuple[str, ...] | None, tuple[Stack, ...] | None]:
         return (
-            await self._or_why("where they sleep", looks.wchan(self._scope.place, pids)),
-            await self._or_why("nvidia-smi", self._smi()),
-            await self._or_why("stacks", self._stacks(family)),
+            await self._or_why("where they sleep", lambda: looks.wchan(self._scope.place, pids)),
+            await self._or_why("nvidia-smi", self._smi),
+            await self._or_why("stacks", lambda: self._stacks(family)),
         )
 
-    async def _or_why(self, what: str, work: Awaitable[T]) -> T | None:
-        """None where it could not be had within the bound; why is noted."""
+    async def _or_why(self, what: str, work: Callable[[], Awaitable[T]]) -> T | None:
+        """None where it could not be had within the bound; why is noted. Begun here: a stop that
+        is cut short before leaves nothing half done."""
         try:
             async with asyncio.timeout_at(self._until):
-                return await work
+                return await work()
         except TimeoutError:
             self._missing.append(f"{what}: not had within {BOUND_S:g} s")
         except FleetstopError as exc:

@@ -34,6 +34,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.kin.family import Family
 from fleetstop.core.launching.beside import beside
 from fleetstop.core.launching.ended import last_death
+from fleetstop.core.launching.interpreter import USUAL
 from fleetstop.core.report import Outcome
 from fleetstop.errors import BadConfig, BadUsage, CouldNotLook, DeployFailed, LockTaken, Refused
 
@@ -117,12 +118,24 @@ class Bringing:
             now = await running(self._scope, scene, family) if family is not None else None
             self._its_keeper(now)
             python = python_of(self._job, now)
-            await carried_freely(self._scope, python, scene, now)
-            lot = await lot_of(self._scope, self._errand, scene, now, python)
+            lot = await self._lot(scene, now, python)
+            await carried_freely(self._scope, lot.python, scene, now)
             found = await settled(lot, self._errand)
             if not found.again:
                 return self._with_findings(lot, await self._settled(lot, found))
         return await self._run()
+
+    async def _lot(self, scene: Scene, now: Running | None, python: str) -> Lot:
+        """Where nothing has to be compiled by it, the job's own Python may be one that cannot do
+        our work, too old or cut down: any other there can, and the job still runs on its own."""
+        try:
+            return await lot_of(self._scope, self._errand, scene, now, python)
+        except DeployFailed as exc:
+            if python == USUAL or self._errand.command not in ("launch", "restart"):
+                raise
+            lot = await lot_of(self._scope, self._errand, scene, now, USUAL)
+            lot.finding(f"{exc.message.partition(';')[0]}; {USUAL} there starts the job instead")
+            return lot
 
     async def _comes_up(self, scene: Scene) -> bool:
         """An earlier run's activator is about to start it: waited for, then all is looked at."""

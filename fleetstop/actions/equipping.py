@@ -93,7 +93,7 @@ class Equipment:
             rest=told.rest,
             notes=self._notes(),
             adopted=then is None and (launch is None or not launch.run),
-            carrier=launchers.carrier(lot.job),
+            carrier=launchers.carried_in(lot.job),
             resumes=self._place.checkpoint if self._extra.resume else None,
             added=tuple(name for name in self._extra.env if name in told.env),
             within_s=check.within_s,

@@ -23,6 +23,10 @@ _READ_RATE = 10e6
 """Bytes a second at which a slow disk is still waited for."""
 _ENDS = 20
 _NEEDS = "install python3 there (3.6 or later); `status` and `stop` need none"
+_NEEDS_THAT = (
+    "what brings a job up again runs on it: Python 3.6 or later; `launch` and `restart` without"
+    " files make do with any python3 there"
+)
 T = TypeVar("T")
 
 
@@ -63,11 +67,11 @@ async def ask(
         # of a job that is no Python: a program, say, in a container that has nothing else
         raise failed(f"there is no {name}, and what brings a job up again runs on it", hint=_NEEDS)
     if done.status == 127:
-        raise failed(f"the job's interpreter, {name}, is not there")
+        raise failed(f"the job's interpreter, {name}, is not there", hint=_NEEDS_THAT)
     if done.status == 126:
-        raise failed(f"the job's interpreter, {name}, could not be run: {said}")
+        raise failed(f"the job's interpreter, {name}, could not be run: {said}", hint=_NEEDS_THAT)
     told = f"{name} did not answer (`{question['ask']}`, status {done.status}): {said}"
-    raise failed(told)
+    raise failed(told, hint=_NEEDS_THAT if done.status else "")
 
 
 def failed(why: str, *, hint: str = "", evidence: tuple[str, ...] = ()) -> DeployFailed:

@@ -15,6 +15,7 @@ from fleetstop.core.releases.difference import Change, Side, difference, summary
 from fleetstop.core.releases.landing import mode
 from fleetstop.core.releases.payload import File
 from fleetstop.core.releases.survey import Survey
+from fleetstop.core.secret_names import may_hold_secrets
 
 SHOWN_MOST = 1024 * 1024
 
@@ -65,12 +66,17 @@ def _change(lot: Lot, file: File, there: int | None) -> str:
 
 
 async def _changes(lot: Lot, errand: Errand, found: Survey) -> AsyncIterator[Change]:
-    """Only what differs is fetched."""
+    """Only what differs is fetched, and nothing that may hold secrets."""
     lies = lot.ground.on_disk
     pairs = list(zip(lot.files, found.files, strict=True))
-    known = [(lies.get(file.rel), file.sha256, there.real) for file, there in pairs]
-    differing = [real for old, new, real in known if old not in (None, new)]
-    stored = [f"{lot.kept}/{each.rel}" for each in lot.files] if lot.kept is not None else []
+    quiet = {each.rel for each in lot.files if may_hold_secrets(each.rel)}
+    differing = [
+        there.real
+        for file, there in pairs
+        if lies.get(file.rel) not in (None, file.sha256) and file.rel not in quiet
+    ]
+    stored = [f"{lot.kept}/{each.rel}" for each in lot.files if each.rel not in quiet]
+    stored = stored if lot.kept is not None else []
     fetched: dict[str, bytes] = {}
     if differing or stored:
         fetched = await contents(lot.scope, lot.python, [*differing, *stored])
@@ -79,7 +85,9 @@ async def _changes(lot: Lot, errand: Errand, found: Survey) -> AsyncIterator[Cha
         if file.rel not in lies:
             yield difference(file.rel, None, sent)
         elif lies[file.rel] == file.sha256:
-            yield difference(file.rel, msgspec.structs.replace(sent, mode=there.mode or 0), sent)
+            # what is the same need not be at hand: a large one, or a secret
+            same = msgspec.structs.replace(sent, content=sent.content or b"")
+            yield difference(file.rel, msgspec.structs.replace(same, mode=there.mode or 0), same)
         else:
             old = Side(fetched.get(there.real), there.mode or 0, there.size or 0)
             yield difference(file.rel, old, sent)

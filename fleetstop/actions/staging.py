@@ -19,6 +19,7 @@ from fleetstop.actions.tarring import Read, length, named, packed, tar, unhurrie
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.underway import Underway
 from fleetstop.core import redact
+from fleetstop.core.code_lines import masked
 from fleetstop.core.commands import Command
 from fleetstop.core.releases.payload import File
 from fleetstop.core.releases.survey import (
@@ -302,7 +303,7 @@ class _Staging:
         assert self._survey is not None
         name = f"{self._wish.interpreter} ({self._survey.python})"
         if proof.broken:
-            every = tuple(map(redact.text, proof.broken))
+            every = tuple(redact.text(masked(each, "code")) for each in proof.broken)
             more = f" (and {len(every) - 1} more)" if every[1:] else ""
             told = f"{name} cannot compile {every[0]}{more}"
             raise failed(told, evidence=every)

@@ -57,7 +57,9 @@ async def stopped(scope: Scope, wish: Wish, desk: Desk, lock: Lock) -> Outcome:
         if not limit.expired():
             return attempt.outcome("fault", **scope.fault(exc))
         return attempt.gave_up()
-    except (LockTaken, Refused, CouldNotLook) as exc:
+    except LockTaken as exc:
+        return attempt.taken_over(exc)
+    except (Refused, CouldNotLook) as exc:
         return attempt.outcome(**failed(exc))
     except asyncio.CancelledError as exc:
         raise Interrupted(await attempt.interrupted()) from exc

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fleetstop.actions.attempt import Wish
 from fleetstop.actions.errand import Command, Errand
+from fleetstop.api import given
 from fleetstop.api.commit import git_facts
 from fleetstop.config.sources import contents, read_sources
 from fleetstop.core import redact
@@ -55,9 +56,10 @@ SELECTS = ("match", "limit", "exclude", "all_jobs")
 
 
 def typed_more(more: More) -> dict[str, Any]:
+    args = given.words("args", more.get("args", ()), example='args=["--lr", "3e-4"]', alone=False)
     return {
-        "words": tuple(more.get("args", ())),
-        "env": tuple(more.get("env", ())),
+        "words": args,
+        "env": given.words("env", more.get("env", ()), example='env=["SEED=7"]'),
         "roll_back": more.get("roll_back", True),
     }
 
@@ -95,7 +97,10 @@ async def errands(
     """By the target's name. Raises BadUsage, DeployFailed and BadConfig before anything is
     connected to."""
     if asked.command == "redeploy" and not asked.files:
-        raise BadUsage("no file is named", hint="fleetstop redeploy ct200 train.py")
+        raise BadUsage(
+            "no file is named",
+            hint="fleetstop redeploy ct200 train.py; the same code again: fleetstop restart ct200",
+        )
     if asked.to is not None and not asked.to.startswith("/"):
         raise BadUsage(
             f"--to {plain(asked.to)} is no absolute path" if asked.to else "--to is empty",

@@ -24,6 +24,7 @@ from fleetstop.actions.status import status
 from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.wait import Aim, What, wait
+from fleetstop.api import given
 from fleetstop.api.adopting import Adopted, adopted
 from fleetstop.api.bringing import SELECTS, Asked, How, More, errands, typed_more
 from fleetstop.api.consent import agreed
@@ -98,9 +99,9 @@ class Fleet(Runs):
         try:
             return select(
                 self.inventory,
-                words,
-                limit=limit,
-                exclude=exclude,
+                given.words("the target", words, example='"ct200", "ct201:train"'),
+                limit=given.words("limit", limit, example='limit=["ct2*"]'),
+                exclude=given.words("exclude", exclude, example='exclude=["ct201"]'),
                 all_jobs=all_jobs,
                 adhoc_match=match,
                 purpose=purpose,  # type: ignore[arg-type]
@@ -197,18 +198,19 @@ class Fleet(Runs):
     async def redeploy(
         self,
         *words: str,
-        files: Sequence[str | Path],
-        to: str | None = None,
+        files: Sequence[str | Path] | str | Path,
+        to: str | Path | None = None,
         diff: bool = False,
         how: How | None = None,
         **more: Unpack[More],
     ) -> Report:
         """New files in, the old run out by its playbook, the new one started and looked after.
 
-        `files` and directories of this machine; `to`: the directory there, instead of the one that
-        the running process loads from; `diff`: only shows what would change."""
-        named = tuple(map(str, files))
-        asked = Asked("redeploy", files=named, to=to, diff=diff, **typed_more(more))
+        `files` and directories of this machine, or one of them; `to`: the directory there, instead
+        of the one that the running process loads from; `diff`: only shows what would change."""
+        named = given.words("files", files, example='files=["train.py", "configs"]')
+        there = str(to) if isinstance(to, Path) else to
+        asked = Asked("redeploy", files=named, to=there, diff=diff, **typed_more(more))
         return await self._bring(asked, words, how, more)
 
     async def rollback(

@@ -108,7 +108,7 @@ def restart(**given: Any) -> int:
 
 @click.command(cls=WithArguments, short_help="New code in, old run out, next stop graceful.")
 @click.argument("target")
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1, metavar="FILES...")
 @click.option("--to", metavar="DIR", help="The directory there, instead of the one it runs from.")
 @_DIFF
 @_NO_ROLLBACK

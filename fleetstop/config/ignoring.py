@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathspec import GitIgnoreSpec
 
 from fleetstop.core.releases.payload import NEVER_MEANT
+from fleetstop.core.secret_names import may_hold_secrets
 from fleetstop.core.spelling import shown
 
 
@@ -31,6 +32,17 @@ class Ignore:
     def says(self, path: str) -> bool | None:
         """True: left out; False: a pattern with ! takes it back; None: nothing is said."""
         return self._spec.check_file(path).include
+
+
+class SecretFiles(Ignore):
+    """What holds secrets by its name: not sent unless somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def says(self, path: str) -> bool | None:
+        name = path.removesuffix("/").rpartition("/")[2]  # who asks has entered what is above it
+        return may_hold_secrets(f"{name}/" if path.endswith("/") else name) or None
 
 
 def never_meant(checkpoints: str | None = None) -> Ignore:

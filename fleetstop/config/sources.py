@@ -1,7 +1,8 @@
 """The files someone named on this machine -> what is sent. Knows no destination and no container.
 
 A file named by itself is sent whatever patterns say; in a directory everything that no pattern
-leaves out. Each lands under its own last name; of `DIR/.` the contents.
+leaves out, and whose name does not tell of secrets (.env). Each lands under its own last name; of
+`DIR/.` the contents.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from fleetstop.config.ignoring import Ignore, never_meant, pattern_problem
+from fleetstop.config.ignoring import Ignore, SecretFiles, never_meant, pattern_problem
 from fleetstop.core.releases.payload import IGNORE_FILE, File, Payload, assembled, some
 from fleetstop.core.spelling import plain
 from fleetstop.errors import BadUsage, DeployFailed
@@ -42,7 +43,9 @@ def read_sources(
     for word in words:
         walk.add(word, cwd)
     found = [(_hashed(rel, path), str(path)) for rel, path in walk.found]
-    return assembled(found, left_out=walk.left_out, empty=walk.empty)
+    sent = {rel for rel, _ in walk.found}  # one may be named by itself, and its directory too
+    left_out, secret = ([e for e in each if e not in sent] for each in (walk.left_out, walk.secret))
+    return assembled(found, left_out=left_out, secret=secret, empty=walk.empty)
 
 
 def contents(payload: Payload, told: File) -> Iterator[bytes]:
@@ -69,9 +72,11 @@ class _Walk:
     def __init__(self, ignore: Sequence[str], checkpoints: str | None) -> None:
         self.found: dict[tuple[str, Path], None] = {}
         self.left_out: list[str] = []
+        self.secret: list[str] = []
         self.empty: list[str] = []
         self._noted = 0  # counts what was named twice twice
         self._never, self._configured = never_meant(checkpoints), Ignore(ignore)
+        self._secret = SecretFiles()
 
     def add(self, word: str, cwd: Path) -> None:
         if not word or "\0" in word:
@@ -100,12 +105,15 @@ class _Walk:
         # a directory named by itself is meant, though a pattern has its name
         fronts = [f"{rel}/" if rel and not each.says(f"{rel}/") else "" for each in outer]
         known = [(each, front, "") for each, front in zip(outer, fronts, strict=True)]
-        rules = _Rules(((self._never, "", ""), *known))
+        rules = _Rules(((self._never, "", ""), (self._secret, "", ""), *known))
         before = self._noted
         self._below(rel, "", top, top.resolve(), rules.with_file(top, ""))
         if self._noted == before and self.left_out:
             kept = [each for each in self.left_out if each.startswith(f"{rel}/" if rel else "")]
-            raise DeployFailed(f"there is nothing to send in {plain(word)}: {some(kept)} left out")
+            raise DeployFailed(
+                f"there is nothing to send in {plain(word)}: {some(kept)} left out",
+                hint="what may hold secrets is sent if it is named itself" if self.secret else "",
+            )
         if self._noted == before:
             raise DeployFailed(f"there is nothing to send in {plain(word)}: it is empty")
 
@@ -118,8 +126,10 @@ class _Walk:
             place = f"{rel}/{entry.name}" if rel else entry.name
             path = Path(entry.path)
             is_directory = entry.is_dir(follow_symlinks=False)
-            if rules.leave_out(f"{within}/" if is_directory else within):
-                self.left_out.append(f"{place}/" if is_directory else place)
+            if by := rules.left_out_by(f"{within}/" if is_directory else within):
+                kept_back = [self.left_out, *([self.secret] if by is self._secret else [])]
+                for each in kept_back:
+                    each.append(f"{place}/" if is_directory else place)
             elif is_directory:
                 self._below(place, within, path, top, rules.with_file(path, within))
             else:
@@ -152,12 +162,13 @@ class _Rules(Struct, frozen=True):
         own = (_ignore_file(directory), "", f"{inner}/" if inner else "")
         return _Rules((*self.every, own))
 
-    def leave_out(self, within: str) -> bool:
-        """`within`: seen from the directory that was named."""
-        said = (
-            spec.says((before + within).removeprefix(off)) for spec, before, off in self.every[::-1]
-        )
-        return next((each for each in said if each is not None), False)
+    def left_out_by(self, within: str) -> Ignore | None:
+        """Who says so; `within`: seen from the directory that was named."""
+        for spec, before, off in self.every[::-1]:
+            said = spec.says((before + within).removeprefix(off))
+            if said is not None:
+                return spec if said else None
+        return None
 
 
 def _ignore_file(directory: Path) -> Ignore:

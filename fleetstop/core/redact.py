@@ -10,12 +10,14 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from fleetstop.core.secret_names import looks_drawn, names_secret, plain_value, weak
+
 MASK = "***"
 
 # What names a secret inside a key or an option. `tokenizer`, `tokens` and `author` do not.
 _WORD = (
     r"(?:(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)token(?!iz|is|s)|secret|passw(?:or)?d|passphrase"
-    r"|(?:api|access|private|wandb|account|encryption)[_.\-]?key|credential|auth(?!or(?!i))"
+    r"|(?:api|access|private|wandb|account|encryption)[_.\-]?key|credential|auth(?!or(?!i)|[_.\-]?ur[il])"
     r"|(?<=_)pwd|tokens(?=[\w\"']{0,2}\s?[=:]\s?[\"']?[a-z_]))"
 )
 _TAIL = r"[\w.\-]{0,40}"
@@ -28,8 +30,12 @@ _VALUE = (
 )
 
 _I = re.IGNORECASE
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*", _I | re.DOTALL), MASK),
+_Rule = tuple[re.Pattern[str], str]
+_PEM: _Rule = (
+    re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*", _I | re.DOTALL),
+    MASK,
+)
+_NAMED: tuple[_Rule, ...] = (
     # Authorization: Bearer x, also as JSON or key=value
     (
         re.compile(
@@ -52,6 +58,9 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(rf"({_WORD}{_TAIL}\\?[\"']?{_BLANK}?[:=](?!/)={{0,2}}{_BLANK}?){_VALUE}", _I),
         rf"\1{MASK}",
     ),
+)
+# Told by their own look, wherever they stand.
+_LOOKS: tuple[_Rule, ...] = (
     (re.compile(r"((?<![a-z])sig=)[^\s&\"']+", _I), rf"\1{MASK}"),
     # scheme://user:pass@host and scheme://longtoken@host
     (re.compile(r"(://[^\s/:@]{0,200}:)[^\s/]+@"), rf"\1{MASK}@"),
@@ -74,6 +83,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{MASK}",
     ),
 )
+_RULES = (_PEM, *_NAMED, *_LOOKS)
 # What names a secret only beside a value that looks like one: `--sort-key=name` stays.
 _KEYLIKE = (
     r"(?:(?=[\w+/=~.\-]{0,200}?[A-Z])(?=[\w+/=~.\-]{0,200}?[a-z])(?=[\w+/=~.\-]{0,200}?[0-9])"
@@ -137,14 +147,18 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{MASK}",
     ),
-    (re.compile(rf"((?<![A-Za-z])(?i:pass)=){_NO_PATH}{_VALUE}"), rf"\1{MASK}"),
+    (
+        re.compile(
+            rf"((?<![A-Za-z])(?i:(?<!first_)(?<!second_)(?<!ward_)pass)=){_NO_PATH}{_VALUE}"
+        ),
+        rf"\1{MASK}",
+    ),
     (re.compile(rf"((?<![\w\-])-pass(?:in|out)?{_BLANK}{{1,3}}pass:)[^\s\"']+"), rf"\1{MASK}"),
-    # --key X, SSH_KEY=X: any value but a path; `key: X`, --sort-key=X: where it looks like one
+    # --key X: any value but a path; `key: X`, --sort-key=X: where it looks like one
     (
         re.compile(rf"((?<![\w\-])--key(?:{_BLANK}{{1,3}}|=)){_NO_PATH}{_VALUE}"),
         rf"\1{MASK}",
     ),
-    (re.compile(rf"((?<![a-z])(?:[A-Z0-9]{{1,40}}_){{0,4}}KEY=){_NO_PATH}{_VALUE}"), rf"\1{MASK}"),
     (
         re.compile(
             rf"((?<![A-Za-z])(?i:key)\\?{_Q}(?:{_BLANK}?[:=]{_BLANK}?|{_BLANK}){_Q}){_KEYLIKE}"
@@ -161,6 +175,10 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 # Without one of these no rule of _PLACES fits: most log lines are done with sooner.
 _MAY_STAND = re.compile(r"-[apwu]|p(?:ass|wd|w)|key|aws_|cookie|slack|discord|wandb", _I)
+# MYPASS=X, JWT=X, DB_PASS: X: what nobody but a variable is called
+_VARIABLE = re.compile(rf"(?<![\w\-])([A-Z][A-Z0-9_]{{1,60}})( ?[:=] ?)({_VALUE})")
+_SAYS_LITTLE = frozenset("PASS KEY KEYS PIN PAT SALT PRIVATE SESSION".split())
+_PAIR = re.compile(r"([\w.+\-/]{1,80})=(.*)", re.DOTALL)
 _SECRET_OPTION = re.compile(rf"--?[\w.\-]{{0,80}}?{_WORD}[\w.\-]{{0,80}}", _I)
 _SECRET_PAIR = re.compile(rf"([\w.+\-/]{{0,80}}?{_WORD}[\w.\-\[\]]{{0,80}}=).*", _I | re.DOTALL)
 _SHELL_TEXT = re.compile(r"-[a-z]{0,4}c")
@@ -198,7 +216,30 @@ def scrub(text: str) -> str:
     rules = (*_RULES, *_PLACES) if _MAY_STAND.search(text) else _RULES
     for pattern, instead in rules:
         text = pattern.sub(instead, text)
+    return _VARIABLE.sub(_variable, text)
+
+
+def looks(text: str) -> str:
+    """Without those secrets alone that are known by their own look: for code, in which `token`
+    and `key` name most things."""
+    for pattern, instead in (_PEM, *_LOOKS):
+        text = pattern.sub(instead, text)
     return text
+
+
+def hides(name: str, value: str) -> bool:
+    """Whether something of this name has a secret for its value. A path is none: it says where."""
+    if not names_secret(name) or plain_value(value.strip("\"'")) or _PATH.fullmatch(value):
+        return False
+    return not weak(name) or looks_drawn(value)
+
+
+def _variable(found: re.Match[str]) -> str:
+    name, gap, value = found.groups()
+    if gap != "=" and name in _SAYS_LITTLE:
+        return found[0]  # PASS: test_x
+    hidden = hides(name, value) and not value.isdecimal()
+    return f"{name}{gap}{MASK}" if hidden else found[0]
 
 
 def text(text: str, limit: int | None = None) -> str:
@@ -211,7 +252,14 @@ def _argument(word: str, before: str) -> str:
     """One argument without its secret; `before` is the one in front of it."""
     if _SECRET_OPTION.fullmatch(before) and not word.startswith("-"):
         return MASK
-    pair = None if _SHELL_TEXT.fullmatch(before) else _SECRET_PAIR.fullmatch(word)
+    if before.startswith("-") and not word.startswith("-") and hides(before.strip("-"), word):
+        return MASK
+    if _SHELL_TEXT.fullmatch(before):
+        return text(word)
+    pair = _PAIR.fullmatch(word)
+    if pair and hides(pair[1].lstrip("-+"), pair[2]):
+        return text(f"{pair[1]}={MASK}")
+    pair = _SECRET_PAIR.fullmatch(word)
     return text(f"{pair[1]}{MASK}" if pair else word)
 
 
@@ -228,18 +276,12 @@ def command(argv: Sequence[str], limit: int | None = None) -> str:
     return text(" ".join(_quoted(word) for word in words), limit)
 
 
-# Variables whose values are nobody's business, whatever they look like: HF_TOKEN, SSH_KEY, DB_PASS.
-_SECRET_NAME = re.compile(
-    r"(?:[A-Z0-9]+[_.\-])*"
-    r"(?:TOKEN|(?:[A-Z]+)?KEYS?|SECRETS?|(?:[A-Z]+)?PASSWORD|PASSWD|PASSPHRASE|PASS|PWD"
-    r"|CREDENTIALS?|AUTH|COOKIE|DSN|PAT)"
-    r"(?:[_.\-](?:ID|FILE|PATH|VALUE|JSON|B64|BASE64|[0-9]+))?",
-    _I,
-)
 # GOOGLE_APPLICATION_CREDENTIALS=/root/key.json says where one lies, and is none itself
 _NAMES_A_FILE = re.compile(r"(?:CREDENTIALS|FILE|PATH|DIR|SOCK)(?:_|$)")
 _PATH = re.compile(r"/[\w./\-]+")
-_HARMLESS = frozenset({"PWD", "OLDPWD"})
+_HARMLESS = frozenset({"PWD", "OLDPWD", "XAUTHORITY"})
+# http_proxy=me:X@host:8080, without a scheme
+_USER_AND_WORD = re.compile(r"[^\s/:@]+:[^\s/@]+@[\w.\-]+(?::\d{1,5})?(?:/.*)?")
 _NAMES_A_COMMIT = re.compile(r"(?:COMMIT|SHA|HASH|REV|REVISION|UUID|ID)\d*$", _I)
 _HEX_KEY = re.compile(r"[0-9a-fA-F]{32,}")
 _MIXED_KEY = re.compile(
@@ -252,8 +294,12 @@ def secret(name: str, value: str) -> bool:
     of the value. An empty one holds none."""
     if not value or name in _HARMLESS or (_NAMES_A_FILE.search(name) and _PATH.fullmatch(value)):
         return False
+    if plain_value(value):
+        return False
     pair = f"{name}={value}"
-    if _SECRET_NAME.fullmatch(name) or _SECRET_PAIR.fullmatch(pair):
+    if names_secret(name) and (looks_drawn(value) or name.upper() != "SESSION"):
+        return True
+    if _SECRET_PAIR.fullmatch(pair) or _USER_AND_WORD.fullmatch(value):
         return True
     if scrub(pair) != pair or scrub(value) != value:
         return True

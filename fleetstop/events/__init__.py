@@ -199,7 +199,7 @@ class CommandEnded(Event, frozen=True, tag="command_ended"):
 class Asked(Event, frozen=True, tag="asked"):
     """A question is open. `about` consent: may this be sent; stop_signal: which of `choices`
     makes the job save. `risk`: the newest complete checkpoint, null where unknown. `saves`:
-    what is being written at this moment."""
+    what is being written at this moment. `beyond`: what a no leaves out with it."""
 
     about: Literal["consent", "stop_signal"]
     signal: str
@@ -211,6 +211,7 @@ class Asked(Event, frozen=True, tag="asked"):
     saves: tuple[str, ...]
     risk: AtRisk | None
     choices: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
 
 
 class Answered(Event, frozen=True, tag="answered"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 
 from fleetstop import events as e
 from fleetstop.core import redact
@@ -14,6 +15,8 @@ from fleetstop.view.layout import Line, Tone, note
 LINE_SHOWN = 160
 _LINES = 12
 """Log lines of one start that stay on the screen; what says the same with other numbers is one."""
+_ALIKE = 3
+"""So many of those with `--verbose`."""
 _VERBS = {"launch": "launched", "restart": "restarted", "rollback": "rolled back as asked"}
 BRINGING = ("launch", "restart", "redeploy", "rollback")
 _GOES_ON = ("rolled_back", "unhealthy", "deploy_failed", "unclean")
@@ -25,25 +28,27 @@ class Spoken:
     """What the log of one start has said on the screen."""
 
     def __init__(self) -> None:
-        self._kinds: set[str] = set()
+        self._kinds: Counter[str] = Counter()
         self.lines: set[str] = set()
+        self.hidden = 0
 
     def anew(self) -> None:
-        self._kinds, self.lines = set(), set()
+        self._kinds, self.lines, self.hidden = Counter(), set(), 0
 
-    def takes(self, line: str) -> bool:
+    def takes(self, line: str, alike: int = 1) -> bool:
         """A line like one before is no news; the line at the bottom shows the last one."""
         kind = _NUMBER.sub("#", line)
-        if kind in self._kinds or len(self._kinds) >= _LINES:
+        if self._kinds[kind] >= alike or self._kinds.total() >= _LINES:
+            self.hidden += 1
             return False
-        self._kinds.add(kind)
+        self._kinds[kind] += 1
         return True
 
 
 def told(event: e.Event, spoken: Spoken, *, verbose: bool = False) -> list[tuple[str, str]]:
     """Marks (`! ` or none) and texts, a line each; empty for what is no event of a launch.
 
-    `spoken` grows. `verbose`: every line of the log.
+    `spoken` grows. `verbose`: a few more lines of the log, and how many there were besides.
     """
     match event:
         case e.Staged():
@@ -57,13 +62,14 @@ def told(event: e.Event, spoken: Spoken, *, verbose: bool = False) -> list[tuple
             spoken.anew()
             return [("", _launched(event))]
         case e.LogSaid():
-            return [("", each) for each in _log(event, spoken, verbose)]
+            return [("", each) for each in _log(event, spoken, _ALIKE if verbose else 1)]
         case e.Healthy():
             who = "what ran before is healthy" if event.old else "healthy"
             by = ", ".join(redact.text(each, LINE_SHOWN) for each in event.by)
-            return [("", f"{who} after {words.elapsed(event.seconds)}: {by}")]
+            well = ("", f"{who} after {words.elapsed(event.seconds)}: {by}")
+            return [*(_hidden(spoken) if verbose else []), well]
         case e.Unhealthy():
-            return _unhealthy(event, spoken)
+            return [*(_hidden(spoken) if verbose else []), *_unhealthy(event, spoken)]
         case e.RollingBack():
             return [("", f"bringing back {_version(event.release)}")]
         case e.RolledBack(pid=None):
@@ -137,11 +143,16 @@ def _launched(event: e.Launched) -> str:
     return f"{what} as {event.pid}; looking whether it is healthy, {words.patience(event.within_s)}"
 
 
-def _log(event: e.LogSaid, spoken: Spoken, verbose: bool) -> list[str]:
-    said = [f"log: {words.count(event.left_out, 'line')} more, not shown"]
-    said = said if event.left_out and verbose else []
+def _hidden(spoken: Spoken) -> list[tuple[str, str]]:
+    more = f"log: {words.count(spoken.hidden, 'line')} more, not shown"
+    return [("", more)] if spoken.hidden else []
+
+
+def _log(event: e.LogSaid, spoken: Spoken, alike: int) -> list[str]:
+    said = []
+    spoken.hidden += event.left_out
     for each in event.lines:
-        if each.strip() and (spoken.takes(each) or verbose):
+        if each.strip() and spoken.takes(each, alike):
             spoken.lines.add(each)
             said.append(f'log: "{redact.text(each, LINE_SHOWN)}"')
     return said

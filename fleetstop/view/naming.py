@@ -101,6 +101,8 @@ def delivery(signal: str, to: str, pids: Sequence[int], landing: str) -> str:
 def over(each: AboveRecord) -> str:
     """`26978 bash run.sh: starts it again …`, `systemd unit train.service (…): …`."""
     cmd, will = redact.text(each.cmd, CMD_SHOWN), redact.text(each.will)
+    if each.kind == "supervisor":
+        return f"supervisor {each.pid}, fleetstop's own: {will}"
     kind = _OVER.get(each.kind, f"{redact.safe(each.kind)} ")
     pid = f"{each.pid} " if each.pid is not None else ""
     return f"{kind}{pid}{cmd}: {will}"

@@ -23,6 +23,8 @@ def facts(event: e.Asked) -> list[str]:
         told.append("being written now: " + ", ".join(redact.text(s, 160) for s in event.saves))
     if event.verdict is not None:
         told.append(f"the job is {redact.safe(event.verdict)}")
+    if event.beyond:
+        told.append(f"a no leaves out {' and '.join(map(redact.safe, event.beyond))} as well")
     return told
 
 

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+
+import msgspec
+import pytest
 
 from fleetstop import events
+from fleetstop.actions.blackbox import BlackBoxes
 from fleetstop.core.commands import Answer, Command
+from fleetstop.core.kin.family import Family
 from fleetstop.core.report import Outcome
 from fleetstop.errors import RemoteFailed
-from tests.actions.stage import GENTLE, HARD, NOW, Stage, job, target
+from tests.actions.stage import GENTLE, HARD, NOW, Stage, a_send, job, kin, target, tree_of
 from tests.fakes.fake_host import FakeHost, Open, Trainer, a_job, whole
 
 
@@ -34,6 +40,29 @@ def test_it_is_taken_once_before_the_first_signal_that_may_lose_work() -> None:
     assert box.nvidia_smi
     told = [type(each) for each in stage.told]
     assert told.index(events.BlackBox) < told.index(events.SignalSent)
+
+
+def test_a_stop_that_is_cut_short_as_it_begins_leaves_no_work_undone(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Ctrl-C in the very instant: what was to be asked is not left behind as a coroutine."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = deaf(host)
+        stage = Stage(host, aim=target(job=job(log="/train.log")))
+        send = msgspec.structs.replace(a_send(trainer, signal="TERM"), lossy=True)
+        boxes, family = BlackBoxes(stage.scope, smi=True), Family(members=(kin(trainer),))
+        wanted = boxes.wanted(send, family, tree_of(host), None)
+        asked = asyncio.ensure_future(wanted)
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait({asked})
+        assert asked.cancelled()
+
+    asyncio.run(story())
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []
 
 
 def test_a_save_that_begins_while_it_is_taken_is_not_cut() -> None:

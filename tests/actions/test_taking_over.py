@@ -18,7 +18,7 @@ from fleetstop.core.report import Outcome, exit_code_of
 from fleetstop.errors import LockTaken, Refused
 from fleetstop.events import AnyEvent
 from fleetstop.ports import Place
-from tests.actions.stage import GENTLE, TARGET, Stage, a_send, playbook, tree_of
+from tests.actions.stage import GENTLE, TARGET, Stage, a_send, playbook, tree_of, verifying
 from tests.fakes.fake_host import FakeHost, Trainer, a_job, nothing
 from tests.fakes.fake_place import FakeClock
 
@@ -73,6 +73,33 @@ def test_one_that_has_sent_already_sends_nothing_more_once_its_lock_is_broken() 
         (watched,) = stage.of(events.WatchedOn)
         assert (watched.by_run, outcome.signals, outcome.result) == ("run1", (), "stopped")
         assert (trainer.heard, trainer.lost, tried) == (["INT"], False, [1])
+
+    asyncio.run(story())
+
+
+def test_a_lock_that_is_lost_after_the_end_leaves_nothing_running() -> None:
+    """Somebody goes to work there while its GPUs are still waited for: the job has ended all the
+    same, and only that it ended clean was not seen."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, saves=None, takes_s=1.0))
+        host.gpus = [{trainer.pid: 700}]
+        stage, other = Stage(host, "run1"), Stage(host, "run2").lock()
+
+        async def takes_over() -> None:
+            await other.claim(holder(await other.read()))
+            host.clock.advance(40)  # the laptop slept
+
+        stage.world.host.before("gpus", nothing, nothing, lambda _: takes_over())
+        host.held_for_good.add(trainer.pid)
+        outcome = await stage.stop(verifying(60.0))
+        assert (outcome.result, exit_code_of(outcome)) == ("unclean", 6)
+        assert outcome.reason is not None
+        assert outcome.reason.startswith(
+            "the trainers ended, and the rest was not proved: run run2"
+        )
+        assert [each.signal for each in outcome.signals] == ["INT"]
 
     asyncio.run(story())
 

@@ -108,10 +108,10 @@ def test_what_was_typed_before_the_question_answers_nothing(box: Bed) -> None:
     seen.until("send TERM? [y/N]")
     time.sleep(1.5)
     assert lives(job)
+    assert "a no leaves out KILL as well" in seen.said
     seen.type("n\n")
-    seen.until("send KILL? [y/N]")
-    seen.type("\n")
     assert seen.end() == 1, seen.text
+    assert "send KILL?" not in seen.said
     assert lives(job)
     assert "The answer was no." in seen.said
     assert "nothing was sent" in seen.said

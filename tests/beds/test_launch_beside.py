@@ -84,6 +84,32 @@ def test_the_last_death_that_nobody_explained_is_named(box: Bed, tmp_path: Path)
     assert not any("the last run ended" in each for each in third.target["findings"])
 
 
+ODD = """#!/bin/sh
+case "$*" in *-I*) echo "unknown option -I" >&2; exit 2;; esac
+exec /usr/bin/python3 "$@"
+"""
+
+
+def test_a_python_that_is_none_for_us_starts_its_job_all_the_same(box: Bed, tmp_path: Path) -> None:
+    """Too old, or a shim: another there does our work. With files nothing else may compile them."""
+    launch = LAUNCH.replace("[python3,", "[/opt/odd/python3,")
+    inventory = stanza(box, tmp_path, launch, "\n        deploy: {dest: /root}")
+    odd = box.lab.rootfs(box.vmid) / "opt/odd/python3"
+    odd.parent.mkdir(parents=True, exist_ok=True)
+    odd.write_text(ODD)
+    odd.chmod(0o755)
+    ran = ask(box, "redeploy", str(box.lab.rootfs(box.vmid) / "root/train.py"), inventory=inventory)
+    assert (ran.code, ran.target["result"]) == (7, "deploy_failed"), ran.people
+    assert "/opt/odd/python3 did not answer" in ran.target["reason"]
+    assert "Python 3.6 or later" in ran.target["hint"]
+    assert trainers(box) == []
+    ran = ask(box, "launch", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert any("python3 there starts the job instead" in each for each in ran.target["findings"])
+    assert len(trainers(box)) == 1
+    odd.unlink()
+
+
 def test_a_redeploy_of_what_does_not_run_launches_it(box: Bed, tmp_path: Path) -> None:
     from . import versions
 

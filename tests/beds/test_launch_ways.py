@@ -19,7 +19,6 @@ import pytest
 import fleetstop
 from fleetstop.core.inventory import Job, Launch, Launcher, Match
 from fleetstop.core.launching.launchers import prefix, words
-from fleetstop.core.launching.shell_spec import shell_spec
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.lab.systemd import SYSTEMD
 
@@ -239,36 +238,6 @@ def test_the_units_main_process_is_not_the_trainers_life(box: Bed) -> None:
     until(lambda: unit(here) != "active", 60)
     time.sleep(2)
     assert here.alive()
-    ran = here.seen("stop", "--graceful")
-    assert (ran.code, ran.signals) == (0, [("INT", [here.pid])]), ran.people
-    assert here.ended() == (0, None)
-
-
-def test_where_no_python_is_a_shell_does_what_it_can(box: Bed) -> None:
-    """Its ends by a signal are on record as near as a shell can tell."""
-    here = Launched(box, "setsid")
-    (here.there(f"{BASE}/launch.sh")).write_text((SCRIPTS / "launch.sh").read_text())
-
-    def launch(*argv: str) -> None:
-        here.runs += 1
-        spec = here.spec(argv)
-        here.there(f"{BASE}/spec").write_text(shell_spec(spec))
-        here.ask("sh", f"{BASE}/launch.sh", f"{BASE}/spec")
-
-    for name, argv, send, (code, signal) in ENDS:
-        here.there(LOG).unlink(missing_ok=True)
-        launch(*argv)
-        if send:
-            until(lambda: "up" in here.log(), 60)
-            here.inside(*(word.format(here.pid) for word in send))
-        number = {"KILL": 137, "INT": 130, "TERM": 143}.get(signal or "")
-        wanted = (130, "INT") if code == 130 else (code if signal is None else number, signal)
-        assert here.ended() == wanted, name
-        box.note(f"launch.sh: {name}", f"exit {here.state['exit']}, signal {here.state['signal']}")
-    launch(*TRAIN, "--save-seconds", "1")
-    until(lambda: here.log().count("step"), 60)
-    shown = here.seen("status")
-    assert [each["kind"] for each in shown.target["above"]] == ["supervisor"], shown.people
     ran = here.seen("stop", "--graceful")
     assert (ran.code, ran.signals) == (0, [("INT", [here.pid])]), ran.people
     assert here.ended() == (0, None)

@@ -92,24 +92,35 @@ def test_a_directory_with_patterns(box: Bed, tmp_path: Path) -> None:
     job = box.start("--save-seconds", "0.2")
     code = Code(box)
     where = versions.sources(tmp_path / "src", model="x = 1\n")
-    for name in ("data/big.bin", "notes.md", "keep.md", "__pycache__/a.pyc", ".git/HEAD", "c/d.py"):
+    names = ("data/big.bin", "notes.md", "keep.md", "__pycache__/a.pyc", ".git/HEAD", "c/d.py")
+    for name in (*names, ".env", "c/id_rsa", "c/prod.env"):
         file = where / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"# {name}\n")
     (where / ".fleetstopignore").write_text("*.md\n!keep.md\n")
-    ignore = "\n        deploy: {ignore: [data/]}"
+    ignore = "\n        deploy: {ignore: [data/, '!prod.env']}"
     inventory = stanza(box, tmp_path, LAUNCH, ignore)
     missed = redeploy(box, f"{where}/", inventory=inventory)
     refused_untouched(missed, job, code, "src/train.py would land as /root/src/train.py")
     ran = redeploy(box, f"{where}/.", inventory=inventory)
     assert ran.code == 0, ran.people
-    for name in ("train.py", "model.py", "keep.md", "c/d.py"):
+    for name in ("train.py", "model.py", "keep.md", "c/d.py", "c/prod.env"):
         assert (code.root / name).is_file(), name
-    for name in ("data", "notes.md", ".git"):
+    for name in ("data", "notes.md", ".git", ".env", "c/id_rsa"):
         assert not (code.root / name).exists(), name
     assert not (code.root / "__pycache__/a.pyc").exists()
     (destined,) = (each for each in ran.events if each["event"] == "destined")
     assert "data/" in str(destined["left_out"])
+    # what may hold secrets is told, and shown by nobody once it is sent
+    assert "holds secrets (2): .env, c/id_rsa; one is sent if" in " ".join(ran.people.split())
+    (where / ".env").write_text("MYPASS=hunter2\n")
+    (where / "model.py").write_text("API_KEY = 'hunter2'\nx = 2\n")
+    files = [str(where / name) for name in (".env", "model.py", "train.py")]
+    shown = redeploy(box, *files, "--diff", inventory=inventory)
+    assert shown.code == 0, shown.people
+    assert "hunter2" not in shown.people + shown.stdout
+    assert ".env: new, 15 bytes, mode 0644, holds secrets, not shown" in shown.people
+    assert "+API_KEY = '***'" in shown.people
 
 
 def test_a_job_that_is_a_module(box: Bed, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def desk(home: Path) -> Path:
 
 
 WRONG = {
+    "no file": (["redeploy", "ct200"], "no file is named"),
     "no such file": (["redeploy", "ct200", "nosuch.py"], "nosuch.py: there is no such file"),
     "an empty word": (["redeploy", "ct200", ""], "an empty word names no file"),
     "--to relative": (["redeploy", "ct200", "train.py", "--to", "src"], "--to src is no absolute"),
@@ -93,8 +94,8 @@ def test_a_protected_job_is_not_even_connected_to(desk: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["redeploy", "ct200"], ["rollback"], ["launch"], ["restart"],
-        ["launch", "ct200", "ct201"], ["redeploy", "ct200", "--force"],
+        ["redeploy"], ["rollback"], ["launch"], ["restart"],
+        ["launch", "ct200", "ct201"], ["redeploy", "--force"],
     ],
 )  # fmt: skip
 def test_a_missing_word_or_one_too_many_is_a_mistake(desk: Path, words: list[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from fleetstop.config import sources
 from fleetstop.config.sources import contents, read_sources
+from fleetstop.core import redact
 from fleetstop.core.releases.payload import Payload
 from fleetstop.errors import BadUsage, DeployFailed, FleetstopError
 
@@ -117,6 +118,41 @@ def test_what_is_named_itself_is_meant(here: Path) -> None:
     write(here, "wandb/a.py")
     payload = read_sources(["cache.pyc", "wandb"], here, ignore=["wandb/", "*.pyc"])
     assert rels(payload) == ["cache.pyc", "wandb/a.py"]
+
+
+def test_what_may_hold_secrets_stays_here_and_is_counted_and_named(here: Path) -> None:
+    for each in (".env", "deep/id_rsa", ".aws/config", ".env.example", "a.pem"):
+        write(here / "configs", each)
+    payload = read_sources(["configs"], here)
+    assert rels(payload) == ["configs/.env.example", "configs/base.yaml", "configs/deep/a.yaml"]
+    kept_back = ("configs/.aws/", "configs/.env", "configs/a.pem", "configs/deep/id_rsa")
+    assert payload.left_out == kept_back
+    assert payload.findings == (
+        "not sent, since named like what holds secrets (4): configs/.aws/, configs/.env,"
+        " configs/a.pem and 1 more; one is sent if it is named itself, or if deploy.ignore has"
+        " !.aws/",
+    )
+    # and no screen takes the names for secrets themselves
+    assert redact.text(payload.findings[0]) == payload.findings[0]
+
+
+def test_what_may_hold_secrets_is_sent_by_those_who_say_so(here: Path) -> None:
+    for each in (".env", "deep/.env", "x.pem"):
+        write(here / "configs", each)
+    told = read_sources(["configs"], here, ignore=["!.env"])
+    assert rels(told)[0] == "configs/.env"
+    assert told.left_out == ("configs/x.pem",)
+    write(here, ".fleetstopignore", "!/configs/.env\n")
+    assert rels(read_sources(["configs"], here))[0] == "configs/.env"
+    # named itself, beside the directory that it lies in or alone
+    beside = read_sources([".", ".env"], here / "configs")
+    assert ".env" in rels(beside)
+    assert beside.left_out == ("deep/.env", "x.pem")
+    assert "secrets (2): deep/.env, x.pem" in beside.findings[0]
+    # a pattern of one's own that leaves it out is no surprise to anybody
+    assert read_sources(["configs"], here, ignore=[".env", "*.pem", "!x"]).findings == ()
+    (here / "only/.ssh").mkdir(parents=True)
+    assert refusal(here, "only") == "there is nothing to send in only: only/.ssh/ left out"
 
 
 def test_a_wrong_line_in_a_file_of_patterns_is_named(here: Path) -> None:

@@ -89,10 +89,37 @@ def test_nothing_in_code_can_move_the_cursor_and_tabs_stay() -> None:
     assert not any("\x1b" in line for line in lines)
 
 
-def test_code_is_shown_as_it_is() -> None:
-    assert "added: +token = 'hf_AbCdEfGh12345678'" in shown(
-        side("\n"), side("token = 'hf_AbCdEfGh12345678'\n")
-    )
+def test_code_is_shown_as_it_is_but_for_secrets() -> None:
+    lines = shown(side("token = 'x1'\n"), side("token = tok(text)\nkey = 'hf_AbCdEfGh12345678'\n"))
+    assert lines[3:] == [
+        "removed: -token = '***'",
+        "added: +token = tok(text)",
+        "added: +key = '***'",
+    ]
+    yaml = shown(None, side("lr: 1\nmypass: hunter two\n"), "base.yaml")
+    assert yaml[2:] == ["added: +lr: 1", "added: +mypass: ***"]
+
+
+@pytest.mark.parametrize("rel", [".env", "configs/prod.env", ".aws/config", "a.pem"])
+def test_of_a_file_whose_name_tells_of_secrets_only_sizes_are_told(rel: str) -> None:
+    old, new = side("A=hunter1\n", 0o600), side("A=hunter22\n", 0o600)
+    assert shown(old, new, rel) == [f"file: {rel}: holds secrets, not shown, 10 bytes -> 11 bytes"]
+    assert shown(None, new, rel) == [
+        f"file: {rel}: new, 11 bytes, mode 0600, holds secrets, not shown"
+    ]
+    assert difference(rel, old, new).kind == "changed"
+    assert difference(rel, None, new).kind == "new"
+    # nor was anything of it fetched for that
+    assert shown(Side(None, 0o600, 10), Side(None, 0o600, 11), rel) == [
+        f"file: {rel}: holds secrets, not shown, 10 bytes -> 11 bytes"
+    ]
+
+
+def test_a_private_key_within_a_file_hides_it_whole() -> None:
+    pem = "KEY = '''-----BEGIN RSA PRIVATE KEY-----\nMIIhunter\n-----END RSA PRIVATE KEY-----'''\n"
+    for old, new in ((side("\n"), side(pem)), (side(pem), side("\n")), (None, side(pem))):
+        assert "MIIhunter" not in str(shown(old, new))
+        assert "holds secrets, not shown" in shown(old, new)[0]
 
 
 def test_a_huge_or_strange_pair_takes_no_time() -> None:

@@ -67,9 +67,28 @@ def test_each_rung_asks_for_itself() -> None:
     run = climb(world, short("TERM/2 KILL:tree/5"), answers=[(1.0, True)])
     assert (run.end.how, run.signals) == ("gone", ["TERM", "KILL"])
     assert [q.signal for _, q in run.asked] == ["KILL"]
+
+
+def test_a_no_is_one_to_what_would_be_asked_for_in_the_same_breath() -> None:
+    """Nobody who spares a run from TERM is asked the next moment whether KILL may have it."""
     run = climb(job(DEAF), STANDARD, answers=[(1.0, False), (1.0, True)])
-    assert [q.signal for _, q in run.asked] == ["TERM", "KILL"]
+    ((_, question),) = run.asked
+    assert (question.signal, question.beyond) == ("TERM", ("KILL",))
+    assert (run.end.how, run.signals) == ("trainers_alive", [])
+    assert [each.signal for each in run.skips if "The answer was no." in each.reason] == [
+        "TERM", "KILL",
+    ]  # fmt: skip
+    # a checkpoint that is awaited, or a signal that is heard, makes it another question
+    waited = saved_at(job(DEAF), 1080.0)
+    ladder = short("TERM/2 await:checkpoint/5 KILL:tree/5")
+    run = climb(waited, ladder, answers=[(1.0, False), (1.0, True)])
+    assert [(q.signal, q.beyond) for _, q in run.asked] == [("TERM", ()), ("KILL", ())]
     assert run.signals == ["KILL"]
+    shrugs = job(change(POLITE, obeys=False, idle=True))
+    ladder = short("KILL:tree/1 INT/2 KILL:tree/5")
+    run = climb(shrugs, ladder, answers=[(1.0, False), (1.0, True)])
+    assert [(q.signal, q.beyond) for _, q in run.asked] == [("KILL", ()), ("KILL", ())]
+    assert run.signals == ["INT", "KILL"]
 
 
 def test_nobody_is_asked_in_a_lossless_playbook_nor_when_it_was_agreed() -> None:

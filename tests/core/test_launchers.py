@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from fleetstop.core.inventory import Job, Launch, Launcher, Match
 from fleetstop.core.launching.launchers import (
+    carried_in,
     carrier,
     in_the_way,
     not_found_again,
@@ -50,6 +51,7 @@ def test_by_itself_nothing_carries_it() -> None:
 )
 def test_its_name(one: Job, name: str) -> None:
     assert carrier(one) == name
+    assert (carried_in(one) or "").endswith(f" {name}")
     assert prefix(one)[3:5] == ("fleetstop", name)
 
 

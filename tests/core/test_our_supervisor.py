@@ -39,11 +39,6 @@ LAUNCHED = f"""
         (f"python3 {BASE}/stay.py s.json", False),
         (f"python3 -I {BASE}/stay.py s.json more", False),
         ("python3 -I /a/stay.py s.json", False),  # somebody's own
-        (f"sh {BASE}/launch.sh supervise s", True),
-        (f"bash {BASE}/launch.sh supervise s", True),
-        (f"sh {BASE}/launch.sh become s", False),  # the trainer's own process, before it runs
-        (f"sh {BASE}/launch.sh s", False),
-        ("sh /a/launch.sh supervise s", False),
         ("python3 /a/supervise.py s.json", False),
         ("python3 -I supervise.py s.json", False),
         ("python3 -I /a/supervise.py", False),
@@ -115,22 +110,21 @@ def test_in_a_pane_the_pane_is_told_too() -> None:
         (80, "tmux", False),
         (100, "supervisor", False),
     ]
+    # the server has the words of whoever began it: of our stay.py, or of somebody's other session
+    assert above[0].argv == ("tmux",)
+    assert above[0].will.startswith("our own launch put the job there")
+    theirs = told(IN_A_PANE.replace(STAYS, "bash"))
+    [family] = find(theirs.tree, TRAIN, None).families
+    assert "our own" not in str(standing_above(theirs.tree, family, Notes()))
     for panes in (90, 100):
         assert through_panes(tale.tree, frozenset({panes})) == {110}
 
 
-BY_A_SHELL = f"sh {BASE}/launch.sh supervise {BASE}/spec"
-
-
 @pytest.mark.parametrize("to", ["trainers", "wrapper", "tree", "group"])
 @pytest.mark.parametrize("named", ["stay.py", "python3", "sh", None])
-@pytest.mark.parametrize("line", [STAYS, BY_A_SHELL])
-def test_no_rung_reaches_what_stands_there_for_the_trainer(
-    line: str, to: str, named: str | None
-) -> None:
-    """Directly above it: in a pane whose supervisor was killed, and where there is no Python.
-    With it the pane would go, or the record of its end."""
-    tale = told(LAUNCHED.replace(OURS, line))
+def test_no_rung_reaches_what_stands_there_for_the_trainer(to: str, named: str | None) -> None:
+    """Directly above it, in a pane whose supervisor was killed. With it the pane would go."""
+    tale = told(LAUNCHED.replace(OURS, STAYS))
     job = Job(name="train", match=TRAIN, wrapper=named)
     found = find(tale.tree, TRAIN, job)
     assert roles_of(found) == tale.roles

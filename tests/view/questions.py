@@ -11,13 +11,14 @@ from tests.view import scenes as s
 
 RISK = AtRisk("step_41000", 18 * 60.0, 26_000_000_000, known_format=True, ours=True)
 NO = f"{s.DEAF_TERM} The answer was no."
+NO_KILL = "it ends the job at once, unsaved. The answer was no."
 
 
 def asked(clock: str, **changes: Any) -> e.Asked:
     facts: dict[str, Any] = {
         "at": s.at(clock), "target": s.T, "about": "consent", "signal": "TERM", "to": "trainers",
         "pids": (26982,), "landing": "fatal", "reason": s.DEAF_TERM, "verdict": "deaf",
-        "saves": (), "risk": RISK,
+        "saves": (), "risk": RISK, "beyond": ("KILL",),
     }  # fmt: skip
     return e.Asked(**(facts | changes))
 
@@ -37,8 +38,9 @@ REFUSED = [
     *BEGUN,
     answered("14:02:19", "no"),
     s.skipped("14:02:19", "TERM", "fatal", NO),
+    s.skipped("14:02:19", "KILL", "fatal", NO_KILL),
     *s.finished("14:02:20", "still_running", verdict="deaf", seconds=9.2,
-        skipped=(r.SkippedRecord("TERM", NO),)),
+        skipped=(r.SkippedRecord("TERM", NO), r.SkippedRecord("KILL", NO_KILL))),
 ]  # fmt: skip
 WITHDRAWN = [
     *BEGUN,
@@ -58,7 +60,7 @@ DOUBTS: list[e.AnyEvent] = [
     s.started(),
     asked("14:02:11", risk=AtRisk("a.bin", None, 1), saves=("a.tmp growing",), verdict=None),
     answered("14:02:12", "withdrawn"),
-    asked("14:02:12", risk=AtRisk(), to="tree", signal="KILL", pids=(26978, 26982)),
+    asked("14:02:12", risk=AtRisk(), to="tree", signal="KILL", pids=(26978, 26982), beyond=()),
     answered("14:02:13", "withdrawn"),
     asked("14:02:13", risk=None),
 ]

@@ -8,6 +8,7 @@ from itertools import takewhile
 from msgspec import Struct
 
 from fleetstop.core.above.launchers import Launcher, launcher_of
+from fleetstop.core.above.own import own_pane
 from fleetstop.core.above.units import Policy, docker_of, handed_on, units_of
 from fleetstop.core.kin.family import Family
 from fleetstop.core.kin.lineage import above_kind, shell_runs, spawned
@@ -277,9 +278,9 @@ def _supervisors(
     elif policy is not None:
         yield _from(policy, process.id, process.pid)
     else:
-        argv = process.argv or (process.comm,)
+        argv, will = own_pane(tree, process) or (process.argv or (process.comm,), _ENDING[kind])
         again: Again = "unknown" if kind in ("supervisord", "docker", "ray") else "never"
-        yield Above(process.id, process.pid, kind, argv, _ENDING[kind], again)
+        yield Above(process.id, process.pid, kind, argv, will, again)
 
 
 def _ids(family: Family) -> tuple[ProcessId, ...]:

@@ -39,7 +39,7 @@ def await_checkpoint(
         why = "the job declares no checkpoints, so a new one could not be seen (checkpoints:)"
         return _given_up(ladder, steps, why, ours)
     if not ladder.entered:
-        ladder = moved(ladder, entered=True, entered_at=now)
+        ladder = moved(ladder, entered=True, entered_at=now, no_since=None)
         steps.append(Enter(ladder.rung, ASKS["await"], rung.to, rung.wait_s))
     waited = now - (ladder.entered_at if ladder.entered_at is not None else now)
     if ladder.base is None:

@@ -6,8 +6,8 @@ import msgspec
 
 from fleetstop.core.climbing.consent import Question
 from fleetstop.core.climbing.holds import Why, exhausted, facts_for, reason, tick
-from fleetstop.core.climbing.position import Facts, Ladder, moved
-from fleetstop.core.climbing.rungs import Send, asked_for
+from fleetstop.core.climbing.position import Facts, Ladder, moved, standing_of
+from fleetstop.core.climbing.rungs import Send, Skip, asked_for, decide
 from fleetstop.core.climbing.steps import Ask, End, Held, Step, Wait
 from fleetstop.core.kin.family import standing
 from fleetstop.core.saves.risk import AtRisk
@@ -65,12 +65,28 @@ def _agreed(
         saves=seen.judged.saves,
         risk=_risk(ladder, seen),
         over=over,
+        beyond=() if over else _beyond(ladder, send, seen),
     )
     if question.key in ladder.agreed:
         return ladder, (send,)
     # while it is open no clock runs
     still = msgspec.structs.replace(ladder.clock, at=now) if ladder.clock else None
     return moved(ladder, clock=still), (Ask(question), Wait(ASKING_S))
+
+
+def _beyond(ladder: Ladder, send: Send, seen: Facts) -> tuple[str, ...]:
+    """What would be asked for at once after a no: it is said in the same question."""
+    here = standing_of(ladder, seen.tree, risk=seen.risk, verdict=seen.judged.verdict)
+    found: list[str] = []
+    for index in range(send.rung + 1, len(ladder.playbook.ladder)):
+        rung = ladder.playbook.ladder[index]
+        decision = decide(index, rung, here) if rung.does != "await" else None
+        if isinstance(decision, Skip):
+            continue
+        if not isinstance(decision, Send) or not decision.agree:
+            break  # something happens first
+        found.append(decision.signal)
+    return tuple(dict.fromkeys(found))
 
 
 def _risk(ladder: Ladder, seen: Facts) -> AtRisk | None:

@@ -43,6 +43,7 @@ class Question(Struct, frozen=True):
     """May this be sent? `why` says what it may lose; `risk` is what the disk still holds.
 
     `saves`: what is being written at this moment; `over`: the hold ran out before that ended.
+    `beyond`: what a no leaves out with it, and would else be asked for in the next moment.
     `target` is filled in by who asks.
     """
 
@@ -56,6 +57,7 @@ class Question(Struct, frozen=True):
     saves: tuple[str, ...] = ()
     risk: AtRisk | None = None
     over: bool = False
+    beyond: tuple[str, ...] = ()
     target: str = ""
 
     @property

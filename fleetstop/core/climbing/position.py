@@ -24,9 +24,10 @@ from fleetstop.core.verdict import Judged
 class Ladder(Struct, frozen=True):
     """`entered_at`: when the rung it stands on was entered. `base`: the checkpoint that an await
     rung wants a newer one than. `asking`: the question that is open; `agreed` what a yes was
-    said to, `declined` the rungs that got a no. `unsure_since`: no look since has told what would
-    be lost. `dying_since`: since then somebody's KILL has waited for all that are left. `above`:
-    who stands above the trainers; `vain`: rungs whose command failed."""
+    said to, `declined` the rungs that got a no; `no_since`: the rung of one that still stands,
+    since nothing has happened to the job after it. `unsure_since`: no look since has told what
+    would be lost. `dying_since`: since then somebody's KILL has waited for all that are left.
+    `above`: who stands above the trainers; `vain`: rungs whose command failed."""
 
     playbook: Playbook
     family: Family
@@ -55,6 +56,7 @@ class Ladder(Struct, frozen=True):
     asking: Question | None = None
     agreed: frozenset[tuple[object, ...]] = frozenset()
     declined: frozenset[int] = frozenset()
+    no_since: int | None = None
     above: tuple[Above, ...] = ()
     vain: frozenset[int] = frozenset()
 
@@ -62,6 +64,13 @@ class Ladder(Struct, frozen=True):
     def touched(self) -> bool:
         """A signal was sent, by this run or by the one it watches on for."""
         return bool(self.sent or self.watched)
+
+    @property
+    def refused(self) -> frozenset[int]:
+        """Rungs that may lose work and got a no, or would be asked for in the same breath."""
+        if self.no_since is None:
+            return self.declined
+        return self.declined.union(range(self.no_since, len(self.playbook.ladder)))
 
     @property
     def agreed_by(self) -> str:
@@ -121,7 +130,7 @@ def standing_of(
         risk=risk,
         verdict=verdict,
         asked=len(ladder.sent) + len(ladder.watched),
-        declined=ladder.declined,
+        declined=ladder.refused,
         tmux=ladder.tmux,
         arrived=ladder.arrived,
         above=untold(ladder.above, commands),
@@ -140,6 +149,7 @@ def was_sent(ladder: Ladder, send: Send, tree: ProcessTree, now: float) -> Ladde
         sent_at=now,
         clock=None,
         calm_since=None,
+        no_since=None,
         rung=send.rung,
         headless_since=now if ladder.headless_since is not None else None,
     )
@@ -158,6 +168,7 @@ def watching_on(ladder: Ladder, decision: WatchOn, tree: ProcessTree, now: float
     return moved(
         ladder,
         watched=(*ladder.watched, decision),
+        no_since=None,
         marks={**ladder.marks, **marks},
         sent_at=now,
         clock=None,
@@ -185,4 +196,5 @@ def answered(ladder: Ladder, yes: bool) -> Ladder:
     ladder = moved(ladder, asking=None, calm_since=None)
     if yes:
         return moved(ladder, agreed=ladder.agreed | {question.key})
-    return moved(ladder, declined=ladder.declined | {question.rung})
+    no_since = question.rung if ladder.no_since is None else ladder.no_since
+    return moved(ladder, declined=ladder.declined | {question.rung}, no_since=no_since)

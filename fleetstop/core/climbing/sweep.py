@@ -20,6 +20,7 @@ def headless(ladder: Ladder, seen: Facts, now: float) -> tuple[Ladder, tuple[Ste
     if since is None:
         since = now
         ladder = moved(ladder, headless_since=now, clock=None, calm_since=None, entered=False)
+        ladder = moved(ladder, no_since=None)  # it was said of a job that trained
     ladder, why, over = held_back(ladder, seen, now, after_signal=False)
     if why is not None and not over:
         held = Held(why, facts_for(why, seen.judged), over_wait=False)

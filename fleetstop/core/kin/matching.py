@@ -76,11 +76,8 @@ def executed(argv: Sequence[str]) -> Executed:
 def records_the_end(process: Process) -> bool:
     """The supervisor of our own launch (remote/scripts/supervise.py): `python -I …/supervise.py
     SPEC`. It started a trainer and is no part of the job: it does nothing but record its end.
-    Or what stands above that in a tmux pane or a unit, `python -I …/.fleetstop/…/stay.py SPEC`; or,
-    where there is no Python, `sh …/.fleetstop/…/launch.sh supervise SPEC`."""
+    Or what stands above that in a tmux pane or a unit, `python -I …/.fleetstop/…/stay.py SPEC`."""
     argv = process.argv or ()
-    if base(argv[0] if argv else "") in SHELLS and argv[2:3] == ("supervise",):
-        return len(argv) == 4 and "/.fleetstop/" in argv[1] and argv[1].endswith("/launch.sh")
     ran = executed(argv)
     ours = (ran.script or "").endswith("/supervise.py") or stands_for_it(process)
     return ours and len(ran.words) == 1 and "-I" in argv[1 : -len(ran.words) - 1]

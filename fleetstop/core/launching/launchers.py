@@ -133,6 +133,12 @@ def carrier(job: Job) -> str | None:
     return launcher.session or own or made
 
 
+def carried_in(job: Job) -> str | None:
+    """The same for people: `tmux session fleetstop-train`, `unit fleetstop-train`."""
+    name, kind = carrier(job), launcher_of(job).kind
+    return None if name is None else f"{'tmux session' if kind == 'tmux' else 'unit'} {name}"
+
+
 def prefix(job: Job) -> tuple[str, ...]:
     """The words in front of `PYTHON -I BASE/supervise.py SPEC`; none where nothing carries it. In a
     pane or a unit stay.py, which has to lie beside supervise.py, is run instead."""

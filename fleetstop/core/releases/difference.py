@@ -1,6 +1,7 @@
 """What sending new code would change, line by line, as words and kinds; knows no colour.
 
-Code is shown as it is, only harmless to a terminal: whoever deploys it reads it here.
+Code is shown as it is, only harmless to a terminal and without the values of secrets: whoever
+deploys it reads it here. Of a file whose name tells of secrets only the sizes are told.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Literal
 from msgspec import Struct
 
 from fleetstop.core import redact
+from fleetstop.core.code_lines import Style, masked, style_of
+from fleetstop.core.secret_names import may_hold_secrets
 from fleetstop.core.spelling import plain
 
 LineKind = Literal["file", "hunk", "added", "removed", "same", "note"]
@@ -24,6 +27,7 @@ _MOST_LINES = 20_000
 # table of thousands of lines with a hundred values between them takes minutes.
 _MOST_TRIES = 150_000
 _LONGEST_LINE = 2_000
+_PRIVATE_KEY = b"PRIVATE KEY-----"
 _LOOKED_AT = 8_000  # git calls binary what has a NUL in its first 8000 bytes (xdiff-interface.c)
 
 
@@ -71,6 +75,8 @@ def difference(rel: str, old: Side | None, new: Side | None) -> Change:
         if not mode:
             return Change(rel, "same")
         return Change(rel, "mode", (Line("file", f"{name}: {mode[0].text}"),))
+    if _kept_quiet(rel, old, new):
+        return _unshown(rel, name, old, new, "changed", "holds secrets, not shown")
     if old.content is None or new.content is None:
         return _unshown(rel, name, old, new, "changed")
     if _binary(old.content) or _binary(new.content):
@@ -80,7 +86,7 @@ def difference(rel: str, old: Side | None, new: Side | None) -> Change:
     before, after = _split(old.content), _split(new.content)
     if max(len(before), len(after)) > _MOST_LINES or _tries(before, after) > _MOST_TRIES:
         return _unshown(rel, name, old, new, "changed")
-    shown = list(_unified(before, after))
+    shown = list(_unified(before, after, style_of(rel)))
     header = (Line("file", f"--- {name} (there)"), Line("file", f"+++ {name} (sent)"), *mode)
     return Change(
         rel,
@@ -139,19 +145,28 @@ _SAID: dict[ChangeKind, str] = {
 def _new(rel: str, name: str, new: Side) -> Change:
     head = f"{name}: new, {spoken_size(new.length)}, mode {new.mode:04o}"
     content = new.content
+    if _kept_quiet(rel, new):
+        return Change(rel, "new", (Line("file", f"{head}, holds secrets, not shown"),))
     if content is None or _binary(content) or len(content) > _MOST_BYTES:
         kind = ", binary" if content is not None and _binary(content) else ""
         return Change(rel, "new", (Line("file", head + kind),))
     lines = _split(content)
     if len(lines) > _MOST_LINES:
         return Change(rel, "new", (Line("file", head),), added=len(lines))
-    shown = tuple(_unified([], lines))
+    shown = tuple(_unified([], lines, style_of(rel)))
     added = sum(each.kind == "added" for each in shown)
     return Change(rel, "new", (Line("file", head), *shown), added=added)
 
 
-def _unshown(rel: str, name: str, old: Side, new: Side, kind: ChangeKind) -> Change:
-    what = "binary" if kind == "binary" else "not shown line by line"
+def _kept_quiet(rel: str, *sides: Side) -> bool:
+    """By its name; or a key lies within, of which no single line tells that it is one."""
+    return may_hold_secrets(rel) or any(_PRIVATE_KEY in (each.content or b"") for each in sides)
+
+
+def _unshown(
+    rel: str, name: str, old: Side, new: Side, kind: ChangeKind, why: str | None = None
+) -> Change:
+    what = why or ("binary" if kind == "binary" else "not shown line by line")
     sizes = f"{name}: {what}, {spoken_size(old.length)} -> {spoken_size(new.length)}"
     return Change(rel, kind, (Line("file", sizes), *_mode(old, new)))
 
@@ -180,18 +195,19 @@ def _tries(before: list[str], after: list[str]) -> int:
     return sum(count * those[line] for line, count in these.items() if count <= common)
 
 
-def _unified(before: list[str], after: list[str]) -> Iterator[Line]:
+def _unified(before: list[str], after: list[str], style: Style) -> Iterator[Line]:
     kinds: dict[str, LineKind] = {"+": "added", "-": "removed", " ": "same", "@": "hunk"}
     for count, line in enumerate(difflib.unified_diff(before, after, lineterm="")):
         if count < 2:
             continue  # its own two names
         whole = line.removesuffix("\n")
-        yield Line(kinds[line[0]], _harmless(whole))
+        sign, text = (whole[0], whole[1:]) if line[0] != "@" else ("", whole)
+        yield Line(kinds[line[0]], sign + _harmless(text, style))
         if whole == line and line[0] != "@":
             yield Line("note", "\\ no line end here")
 
 
-def _harmless(text: str) -> str:
+def _harmless(text: str, style: Style) -> str:
     """A tab is no danger, and code is full of them."""
     cut = text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 1] + "…"
-    return "\t".join(redact.safe(each) for each in cut.split("\t"))
+    return "\t".join(redact.safe(each) for each in masked(cut, style).split("\t"))

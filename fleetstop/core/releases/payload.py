@@ -6,7 +6,7 @@ Knows no file system: who reads the files hands in what it found.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -80,11 +80,13 @@ def assembled(
     found: Iterable[tuple[File, str]],
     *,
     left_out: Iterable[str] = (),
+    secret: Iterable[str] = (),
     empty: Iterable[str] = (),
 ) -> Payload:
     """Everything that was found, each with its path here; raises DeployFailed for what cannot go.
 
-    `empty`: directories with nothing in them, which are not carried.
+    `secret`: those of `left_out` whose names alone spoke against them. `empty`: directories with
+    nothing in them, which are not carried.
     """
     files: dict[str, File] = {}
     origin: dict[str, str] = {}
@@ -103,7 +105,7 @@ def assembled(
         files=tuple(files[rel] for rel in sorted(files)),
         origin=origin,
         left_out=kept_back,
-        findings=(*_only_case(files), *_empty(empty)),
+        findings=(*_only_case(files), *_empty(empty), *_secret(sorted(secret))),
     )
 
 
@@ -156,3 +158,12 @@ def _only_case(files: Iterable[str]) -> Iterable[str]:
 def _empty(directories: Iterable[str]) -> Iterable[str]:
     if names := sorted(directories):
         yield f"empty directories are not sent: {some(names)}"
+
+
+def _secret(names: Sequence[str]) -> Iterable[str]:
+    if names:
+        last = names[0].removesuffix("/").rpartition("/")[2] + "/" * names[0].endswith("/")
+        yield (
+            f"not sent, since named like what holds secrets ({len(names)}): {some(names)}; one is"
+            f" sent if it is named itself, or if deploy.ignore has !{plain(last)}"
+        )

@@ -1,0 +1,33 @@
+"""What a Python program hands in where a list of words is meant -> words. Knows no command.
+
+A text is a list of letters to Python: `files="train.py"` means one file, never seven.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fleetstop.errors import BadUsage
+
+
+def words(what: str, given: Any, *, example: str, alone: bool = True) -> tuple[str, ...]:
+    """Texts or paths; one by itself counts as a list of one, unless it is not to stand `alone`.
+
+    Raises BadUsage, which shows no value, for anything else.
+    """
+    if isinstance(given, str | os.PathLike):
+        if not alone:
+            raise BadUsage(f"{what} is one text, and nobody here parts it", hint=example)
+        return (_word(what, given, example),)
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        raise BadUsage(f"{what} is of the type {type(given).__name__}, and no list", hint=example)
+    return tuple(_word(what, each, example) for each in given)
+
+
+def _word(what: str, given: Any, example: str) -> str:
+    told = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(told, str):
+        raise BadUsage(f"{what} holds something of the type {type(given).__name__}", hint=example)
+    return told
