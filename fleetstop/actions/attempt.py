@@ -108,7 +108,8 @@ class Attempt:
             self._said = await signal_said(self._desk, self._scope, family, self._wish.dry_run)
             return await self.run()  # that took its time: everything is looked at anew
         ladder = await self._ladder(scene, family, signal)
-        if not ladder.past:  # who has heard one leaves, whatever is refused now
+        # once each has heard one they leave, whatever is refused now
+        if not all(kin.id in ladder.past for kin in family.trainers):
             wish, nowhere = self._wish, saves_nowhere(scene, family)
             refusals.checkpoints_closed(target, nowhere, wish.consent, wish.playbook)
         if await self._stood_down(scene):

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fleetstop import events
+from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
 from fleetstop.actions.stop import stop
 from fleetstop.core.climbing.consent import Consent
@@ -522,6 +523,33 @@ def test_who_has_heard_one_is_watched_on_though_it_can_save_nothing() -> None:
         assert outcome.result != "refused"
         assert stage.of(events.WatchedOn)
         assert trainer.heard == ["INT"]
+
+    asyncio.run(story())
+
+
+def test_that_one_of_two_has_heard_one_lets_no_signal_out_to_the_other() -> None:
+    """The one leaves while somebody is being asked; INT to the other would then cost its work."""
+
+    async def nobody_answers(_: object) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+    async def story() -> None:
+        host = FakeHost()
+        first = a_job(host, Trainer(host, takes_s=20.0, saves=None))
+        second = host.add(Trainer(host, 1011))
+        host.files.clear()
+        before = Stage(host, "run1").lock()
+        await before.claim()
+        assert (await before.send(a_send(first), tree_of(host), {})).out
+        await before.release(frozenset({ProcessId(first.pid, first.start)}))
+        stage = Stage(host, "run2")
+        stage.world.within.before("list", lambda _: EMPTY)
+        stage.world.within.before("touchable", lambda _: Answer(44, b""))
+        outcome = await stage.stop(HARD, desk=Desk(nobody_answers))
+        assert (second.heard, host.procs.get(second.pid)) == ([], second)
+        assert outcome.result == "refused"
+        assert "what it saves now would be lost" in (outcome.reason or "")
 
     asyncio.run(story())
 
