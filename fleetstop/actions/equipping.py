@@ -10,7 +10,7 @@ import msgspec
 
 from fleetstop import events
 from fleetstop.actions import hands, staging
-from fleetstop.actions.errand import Errand
+from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.grounding import newest_whole
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.launch_plan import LaunchPlan
@@ -20,14 +20,25 @@ from fleetstop.actions.showing import wish
 from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching import launchers
-from fleetstop.core.launching.activator import ActivatorSpec, SwapFile, late_file
+from fleetstop.core.launching.activator import ActivatorSpec, Resume, SwapFile, late_file
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
-from fleetstop.core.launching.recipe import Extra, Known, Recipe, recipe, resume_words, shown
+from fleetstop.core.launching.recipe import (
+    CHECKPOINT,
+    Extra,
+    Known,
+    Recipe,
+    around_resume,
+    asks_for_one,
+    recipe,
+    resume_words,
+    shown,
+)
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
 from fleetstop.core.releases.manifest import Release, encoded, told_argv, told_env
 from fleetstop.core.releases.survey import Survey
+from fleetstop.core.saves import rules
 from fleetstop.errors import Refused
 
 _DAY_S = 86_400.0
@@ -40,13 +51,19 @@ class Equipment:
     def __init__(self, lot: Lot, errand: Errand, place: Known) -> None:
         self._lot, self._errand, self._place = lot, errand, place
         launch = lot.job.launch
-        resume = launch.resume if launch is not None else ()
-        lacks = place.checkpoint is None and any("{checkpoint}" in word for word in resume)
-        self._extra = msgspec.structs.replace(errand.extra, resume=bool(resume) and not lacks)
-        self._bare = Extra(resume=self._extra.resume)
-        self.new = self._recipe(place, self._extra, lot.run)
-        swaps = lot.now is not None and bool(lot.files)
-        self.old = self._recipe(place, self._bare, f"{lot.run}-old") if swaps else None
+        self._words = launch.resume if launch is not None else ()
+        self._swaps = lot.now is not None and bool(lot.files)
+        self.goes_on_from(place.checkpoint)
+
+    def goes_on_from(self, checkpoint: str | None) -> None:
+        """None: where its words to resume name one, from nothing. Also what runs by now goes on
+        from what it was told once, not from what it has saved since."""
+        resume = bool(self._words) and (checkpoint is not None or not asks_for_one(self._words))
+        self._place = msgspec.structs.replace(self._place, checkpoint=checkpoint)
+        self._extra = msgspec.structs.replace(self._errand.extra, resume=resume)
+        self._bare = Extra(resume=resume)
+        self.new = self._recipe(self._extra, self._lot.run)
+        self.old = self._recipe(self._bare, f"{self._lot.run}-old") if self._swaps else None
 
     def show(self) -> None:
         lot, check = self._lot, self._lot.job.healthcheck or Healthcheck()
@@ -73,11 +90,26 @@ class Equipment:
     def _rolls_back(self) -> bool:
         return self._errand.roll_back and self.old is not None
 
-    def _recipe(self, place: Known, extra: Extra, mark: str) -> Recipe:
+    def _recipe(self, extra: Extra, mark: str) -> Recipe:
         lot = self._lot
         status = f"{lot.base}/status/{mark}.json"
         log = lot.job.log
-        return recipe(lot.job.launch, place, extra, log=log, mark=mark, status=status)
+        return recipe(lot.job.launch, self._place, extra, log=log, mark=mark, status=status)
+
+    def _resume(self) -> Resume | None:
+        """For an activator that will be on its own once the old run has ended."""
+        lot, place = self._lot, self._place
+        if lot.job.checkpoints is None or not asks_for_one(self._words):
+            return None
+        return Resume(
+            known=place.checkpoint,
+            directory=lot.job.checkpoints,
+            words=self._words,
+            launch=around_resume(lot.job.launch, place, self._extra),
+            launch_old=around_resume(lot.job.launch, place, self._bare) if self._swaps else None,
+            rules=rules.told(),
+            placeholder=CHECKPOINT,
+        )
 
     async def plan(self) -> LaunchPlan:
         """With everything in the container, and proved. Raises DeployFailed, nothing left."""
@@ -103,6 +135,8 @@ class Equipment:
             before_manifest=manifest,
             before_lies=lot.before_lies,
             more=self._more(),
+            resume=self._resume(),
+            wish=wished(errand, lot.wanted),
         )
         return LaunchPlan(
             spec=spec,
@@ -163,19 +197,19 @@ class Equipment:
 
     async def late(self, plan: LaunchPlan) -> LaunchPlan:
         """Once the old run has ended: its last checkpoint is the one to go on from."""
-        lot = self._lot
-        if not self._extra.resume:
+        lot, known = self._lot, self._place.checkpoint
+        if not asks_for_one(self._words):
             return plan
         newest = await newest_whole(lot.scope, lot.job.checkpoints, at_rest=True)
-        if newest is None or newest == self._place.checkpoint:
+        if newest is None and known is not None:
+            lot.finding(f"no complete checkpoint is seen by now: it goes on from {known}")
+        if newest is None or newest == known:
             return plan
-        self._place = msgspec.structs.replace(self._place, checkpoint=newest)
-        self.new = self._recipe(self._place, self._extra, lot.run)
-        argv = {"launch": list(self.new.spec.argv)}
+        self.goes_on_from(newest)
+        told: dict[str, Any] = {"launch": list(self.new.spec.argv), "checkpoint": newest}
         if self.old is not None:
-            self.old = self._recipe(self._place, self._bare, f"{lot.run}-old")
-            argv["launch_old"] = list(self.old.spec.argv)
-        await self._put(late_file(lot.base, lot.run), json.dumps(argv), "600")
+            told["launch_old"] = list(self.old.spec.argv)
+        await self._put(late_file(lot.base, lot.run), json.dumps(told), "600")
         lot.finding(f"it goes on from {newest}")
         return msgspec.structs.replace(
             plan,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -35,3 +37,18 @@ class Errand(Struct, frozen=True):
     @property
     def dry_run(self) -> bool:
         return self.stop.dry_run or self.diff
+
+
+def wished(errand: Errand, wanted: Mapping[str, str]) -> str:
+    """Of what was asked, a word that the same command with the same files gives again. Of the
+    environment only names count: the word lies where everybody may read it, and values may be
+    secrets. `wanted`: SHA-256 by path of what is sent."""
+    asked = [
+        errand.command,
+        errand.release,
+        errand.to,
+        list(errand.extra.words),
+        sorted(errand.extra.env),
+        sorted(wanted.items()) if errand.command == "redeploy" else [],
+    ]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

@@ -123,6 +123,18 @@ def _run(launch: Launch | None, origin: Origin | None) -> tuple[str, ...]:
     )
 
 
+def asks_for_one(words: Sequence[str]) -> bool:
+    """Whether a checkpoint is named in these words of `launch: resume:`."""
+    return any(CHECKPOINT in word for word in words)
+
+
+def around_resume(
+    launch: Launch | None, known: Known, extra: Extra
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a launch before those with which it resumes, and behind them."""
+    return _run(launch, known.origin), extra.words
+
+
 def resume_words(launch: Launch | None, known: Known, extra: Extra) -> tuple[str, ...]:
     """What is added so that it goes on from its newest checkpoint. Raises Refused where nothing
     says how, or there is none."""
@@ -134,8 +146,7 @@ def resume_words(launch: Launch | None, known: Known, extra: Extra) -> tuple[str
             "nothing says how this job resumes: the inventory has no `launch: resume:` for it",
             hint='say it there: resume: ["--resume", "{checkpoint}"]',
         )
-    needs = any(CHECKPOINT in word for word in words)
-    if needs and known.checkpoint is None:
+    if asks_for_one(words) and known.checkpoint is None:
         raise Refused(
             "there is no complete checkpoint to resume from",
             hint="without it the job starts from the beginning: leave --resume out",
