@@ -6,7 +6,7 @@ Loaded by activate.py, beside which it lies and which tells of the orders.
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 if TYPE_CHECKING:
     from fleetstop.remote.scripts import wary
@@ -59,7 +59,7 @@ class Client:
                 return [word.decode("utf-8", "backslashreplace") for word in said[1:]]
         return []
 
-    def _mark(self) -> Any:
+    def _mark(self) -> Optional[Tuple[int, int]]:
         with UNSEEN:
             seen = os.lstat(self.base.at(b"beat"))
             return seen.st_ino, seen.st_mtime_ns
