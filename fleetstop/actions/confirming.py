@@ -11,7 +11,7 @@ from fleetstop.actions.lots import Lot
 from fleetstop.actions.present import outcome_of
 from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.activator import ActivatorSpec
-from fleetstop.core.report import Outcome, ReleaseRecord
+from fleetstop.core.report import Outcome, ReleaseRecord, Result
 
 
 async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outcome:
@@ -31,6 +31,9 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
     activation = Activation(scope, spec, lot.python, {}, scope.place.hands)
     rise = Rise(scope, activation, needs.new.spec.log)
     grown = await rise.watch(needs.expected, _as_launched(state), lock.stamp, old=old)
+    if grown is None or grown.health.state != "unknown":
+        # whoever asks the same once more means it
+        await activation.order("done")
     record = ReleaseRecord(id=state.running, before=state.before, running=state.running)
     facts = {**rise.facts(), "release": record}
     if grown is not None and grown.health.state == "healthy":
@@ -39,7 +42,8 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
             old=old,
         )  # fmt: skip
         reason = f"run {state.run} had launched it; it is healthy"
-        return outcome_of(scope.target, "redeployed", reason=reason, **facts)
+        done: Result = "redeployed" if lot.files else "running"
+        return outcome_of(scope.target, done, reason=reason, **facts)
     why = rise.why(grown, old=old)
     last = grown.last if grown is not None else ()
     scope.teller.tell(events.Unhealthy, why=why, log=last, old=old)

@@ -136,7 +136,7 @@ class Equipment:
             before_lies=lot.before_lies,
             more=self._more(),
             resume=self._resume(),
-            wish=wished(errand, lot.wanted),
+            wish=wished(errand, lot.job, lot.wanted),
         )
         return LaunchPlan(
             spec=spec,

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from fleetstop.actions.attempt import Wish
+from fleetstop.core.inventory import Job
 from fleetstop.core.launching.recipe import Extra
 from fleetstop.core.releases.manifest import Git
 from fleetstop.core.releases.payload import File, Payload
@@ -39,10 +40,12 @@ class Errand(Struct, frozen=True):
         return self.stop.dry_run or self.diff
 
 
-def wished(errand: Errand, wanted: Mapping[str, str]) -> str:
-    """Of what was asked, a word that the same command with the same files gives again. Of the
-    environment only names count: the word lies where everybody may read it, and values may be
-    secrets. `wanted`: SHA-256 by path of what is sent."""
+def wished(errand: Errand, job: Job, wanted: Mapping[str, str]) -> str:
+    """Of what was asked, a word that the same command with the same files gives again, as long as
+    the inventory says the same of start and health. Of environments only names count: the word
+    lies where everybody may read it, and values may be secrets. `wanted`: SHA-256 by path of what
+    is sent."""
+    launch, check = job.launch, job.healthcheck
     asked = [
         errand.command,
         errand.release,
@@ -50,5 +53,7 @@ def wished(errand: Errand, wanted: Mapping[str, str]) -> str:
         list(errand.extra.words),
         sorted(errand.extra.env),
         sorted(wanted.items()) if errand.command == "redeploy" else [],
+        [list(launch.run), list(launch.resume), sorted(launch.env)] if launch is not None else [],
+        [check.log_matches, check.within_s] if check is not None else [],
     ]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

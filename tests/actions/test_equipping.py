@@ -19,12 +19,12 @@ from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lots import Lot
-from fleetstop.core.inventory import Launch
+from fleetstop.core.inventory import Healthcheck, Launch
 from fleetstop.core.launching.activation import State, state_of
 from fleetstop.core.launching.recipe import Extra, Known
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.report import Outcome, exit_code_of
-from tests.actions.stage import GENTLE
+from tests.actions.stage import GENTLE, JOB, job
 from tests.actions.test_launching import Bringing, a_host, born, plan
 from tests.fakes.fake_activator import BASE, LaunchHost
 from tests.fakes.fake_host import whole
@@ -121,7 +121,7 @@ def test_the_old_version_that_is_back_is_not_called_dead_by_the_new_ones_end() -
     host = a_host(born(dies_after=2.0, exit_=3), born())
     state = asyncio.run(went_back(host, plan()))
     outcome, stage = confirmed(host, state, launch=Launch(run=("bash", "run.sh"), cwd="/root"))
-    assert (outcome.result, exit_code_of(outcome)) == ("redeployed", 0), outcome.reason
+    assert (outcome.result, exit_code_of(outcome)) == ("running", 0), outcome.reason
     assert stage.of(e.Unhealthy) == []
     assert outcome.release is not None
     assert outcome.release.running == state.running
@@ -147,17 +147,20 @@ def test_what_was_launched_is_asked_for_the_checkpoint_it_was_given() -> None:
     assert state is not None
     state = msgspec.structs.replace(state, checkpoint="/ck/step_1.pt")
     outcome, _ = confirmed(host, state, launch=RESUMING)
-    assert outcome.result == "redeployed", outcome.reason
+    assert outcome.result == "running", outcome.reason
+    assert host.text_of(f"{BASE}/order") == "run1 done\n"
 
 
 def test_the_same_command_is_known_by_its_wish() -> None:
-    assert wished(ERRAND, {}) == wished(ERRAND, {})
+    assert wished(ERRAND, JOB, {}) == wished(ERRAND, JOB, {})
     other = [
         msgspec.structs.replace(ERRAND, command="rollback"),
         msgspec.structs.replace(ERRAND, extra=Extra(words=("--lr", "3"))),
         msgspec.structs.replace(ERRAND, extra=Extra(env={"SEED": "7"})),
         msgspec.structs.replace(ERRAND, command="redeploy"),
     ]
-    assert len({wished(each, {"a": "1"}) for each in (ERRAND, *other)}) == 5
+    assert len({wished(each, JOB, {"a": "1"}) for each in (ERRAND, *other)}) == 5
+    other_check = job(healthcheck=Healthcheck(log_matches="tok/s"))
+    assert wished(ERRAND, other_check, {}) != wished(ERRAND, JOB, {})
     redeploy = other[-1]
-    assert wished(redeploy, {"a": "1"}) != wished(redeploy, {"a": "2"})
+    assert wished(redeploy, JOB, {"a": "1"}) != wished(redeploy, JOB, {"a": "2"})

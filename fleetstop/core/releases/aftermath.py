@@ -102,11 +102,11 @@ def _later(state: State, around: Around) -> bool:
     """What runs is not what it started, and began when it was done: its story is an old one."""
     if around.began is None or around.ours:
         return False
-    done = _seconds(state.ended_at or state.at)
+    done = seconds(state.ended_at or state.at)
     return done is not None and around.began > done
 
 
-def _seconds(at: str | None) -> float | None:
+def seconds(at: str | None) -> float | None:
     try:
         return datetime.fromisoformat(at or "").timestamp()
     except ValueError:

@@ -39,11 +39,13 @@ class Found(Struct, frozen=True):
     touched: dict[str, float] = {}
     up: float | None = None
     tools: str | None = None
+    order: str | None = None
 
 
 class Ground(Struct, frozen=True):
     """The same, read. `broken`: what was there and says nothing; of releases only a finding.
-    `tools`: the directory for our scripts, which only we may write to."""
+    `tools`: the directory for our scripts, which only we may write to. `order`: what the activator
+    was told last, its run and a word."""
 
     state: State | Broken | None
     activator: bool | None
@@ -56,6 +58,7 @@ class Ground(Struct, frozen=True):
     tools: str
     up: float | None = None
     broken: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
     def began(self, tree: ProcessTree, start: int) -> float:
         """When a process of this start began, seconds since the epoch by the clock that files are
@@ -86,4 +89,5 @@ def ground(found: Found, base: str) -> Ground:
         tools=found.tools or base,
         up=found.up,
         broken=tuple(each.sentence for each in parsed.values() if isinstance(each, Broken)),
+        order=tuple((found.order or "").split()[:2]),
     )
