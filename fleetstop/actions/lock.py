@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.commands import Command
 from fleetstop.core.kin.family import Kin
 from fleetstop.core.ledger import (
+    STALE_S,
     Heard,
     Ledger,
     RunFile,
@@ -135,9 +137,10 @@ class Lock:
         if by is None:
             return Refused("the lock could not be had; nothing was sent", hint="try again")
         age = max(0.0, ledger.uptime - (by.since or by.stamp))
+        left = max(1, math.ceil(STALE_S - (ledger.uptime - by.stamp)))
         return Refused(
             f"{by.header or 'somebody'} is working on it since {age:.0f} s ago (run {by.run})",
-            hint="wait for that run; its lock ends 30 s after its last sign of life. "
+            hint=f"wait for that run; should it be dead, its lock is free in at most {left} s. "
             "To take it over: --break-lock",
         )
 

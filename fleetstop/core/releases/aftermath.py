@@ -82,6 +82,8 @@ def _doing(state: State, around: Around) -> str:
             heard = around.beat_s
             if state.order == "go":
                 return "it was told to go on"
+            if state.alone:
+                return "it waits for the end of what runs, and its client has left"
             if heard is None or heard >= STALE_S:
                 gone = "was never heard" if heard is None else f"was last heard {spoken(heard)} ago"
                 return f"it waits for the end of what runs, and its client {gone}"

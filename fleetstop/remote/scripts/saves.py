@@ -185,8 +185,7 @@ class Directory:
             if stat.S_ISREG(seen.st_mode):
                 yield Entry(text(name), seen)
             elif stat.S_ISDIR(seen.st_mode) and depth < int(self.rules.told["depth"]):
-                for inner in self._below(name, depth + 1):
-                    yield inner
+                yield from self._below(name, depth + 1)
 
     def ends(self, each: Entry) -> Tuple[bytes, bytes]:
         """As much of the beginning as tells, and the end."""
@@ -244,9 +243,8 @@ class Directory:
             return None
         writers = written_below(os.path.realpath(self.path))
         for one in reversed(self.rules.checkpoints(self.entries())[-TRIED:]):
-            if any(each.name in writers for each in one.files + one.notes):
-                continue  # nobody who was to end: somebody else
-            whole, told = self.whole(one)
+            written = any(each.name in writers for each in one.files + one.notes)
+            whole, told = (False, True) if written else self.whole(one)
             if whole and (told or self._steady(one)):
                 return os.path.join(text(self.path), one.name).rstrip("/")
         return None
