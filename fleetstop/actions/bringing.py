@@ -119,6 +119,7 @@ class Bringing:
             python = python_of(self._job, now)
             await carried_freely(self._scope, python, scene, now)
             lot = await lot_of(self._scope, self._errand, scene, now, python)
+            lot.dead = frozenset(self._lock.dead)
             found = await settled(lot, self._errand)
             if not found.again:
                 return self._with_findings(lot, await self._settled(lot, found))

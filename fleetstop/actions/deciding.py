@@ -9,6 +9,7 @@ from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.lots import Lot
 from fleetstop.core.launching.activation import ENDS, State
+from fleetstop.core.launching.activator import Order
 from fleetstop.core.releases.aftermath import seconds
 from fleetstop.core.releases.known_bad import failed_before
 from fleetstop.core.releases.landing import differing, tells_all
@@ -141,12 +142,13 @@ def _ours(lot: Lot) -> bool | None:
 
 def _seen(lot: Lot, errand: Errand, newer: NewerCode | None) -> Seen:
     now, state = lot.now, lot.state
+    dead = state is not None and state.run in lot.dead
     return Seen(
         activator=lot.ground.activator,
         family=now is not None,
         ours=_ours(lot),
         old_code=newer is not None if now is not None else None,
-        beat_s=lot.ground.beat_s if lot.ground.beat_s is not None else float("inf"),
+        beat_s=float("inf") if lot.ground.beat_s is None or dead else lot.ground.beat_s,
         same=_same(lot, errand),
         told=state is not None and _told(lot, state),
     )
@@ -194,6 +196,11 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
     if decision.act == "take_over":
         shell = await lot.scope.place.hands()
         await hands.surely(lot.scope, lambda: hands.order(shell, lot.base, run, "cancel"))
+    elif run in lot.dead and lot.state is not None and lot.state.order in ("armed", "go"):
+        shell = await lot.scope.place.hands()
+        word: Order = "go" if lot.state.order == "go" else "armed"
+        # in its client's stead: it need not wait until it believes the silence
+        await hands.surely(lot.scope, lambda: hands.order(shell, lot.base, run, word, "alone"))
     end = lot.scope.clock.now() + _WAIT_S
     while lot.scope.clock.now() < end:
         await lot.scope.clock.sleep(_LOOK_S)

@@ -19,6 +19,7 @@ import fleetstop
 from fleetstop import Fleet, events
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
+from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.launch_plan import Arm, LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.lock import Lock
