@@ -320,7 +320,7 @@ def test_the_lock_of_a_killed_process_is_taken_over_with_what_it_has_sent(dead: 
 
     async def story() -> None:
         host = FakeHost()
-        trainer = a_job(host, Trainer(host, takes_s=60.0))
+        trainer = a_job(host, Trainer(host, takes_s=60.0, saves=None))
         first = of_a_process(Stage(host, "run1"), "m:7:70").lock()
         await first.claim()
         assert (await first.send(a_send(trainer), tree_of(host), {})).out
@@ -333,7 +333,7 @@ def test_the_lock_of_a_killed_process_is_taken_over_with_what_it_has_sent(dead: 
             assert outcome.result == "refused"
             assert "free in at most 28 s" in (outcome.hint or "")
             return
-        assert (outcome.result, outcome.signals) == ("stopped", ())
+        assert (outcome.result, outcome.signals) == ("unclean", ())  # it tells nobody of a save
         (text,) = findings(stage)
         assert text.startswith("took over the lock of ann@laptop-run1 (run run1, since ")
         assert text.endswith("its process here is dead")

@@ -210,7 +210,8 @@ def its_lock_is_broken_once_it_was_launched(case: Case) -> None:
     ran = ended(command)
     other[0].process.kill()
     other[0].process.wait()
-    assert (ran.code, ran.target["result"]) == (4, "unreachable"), ran.people
+    # that it is not well was known by then
+    assert (ran.code, ran.target["result"]) == (8, "unhealthy"), ran.people
     assert "taken the lock over" in ran.target["reason"]
     assert "leaves it as it is if it does not" in ran.target["reason"]
     assert [each for each, _ in ran.signals] == ["INT"]
