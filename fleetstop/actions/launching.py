@@ -277,10 +277,12 @@ class Launching(Account):
     async def let_go(self) -> None:
         """Gives the lock back, and lets what waits leave, or go on at once without us; bounded, and
         never an error."""
+        told = "what works in the container could not be told that this run leaves"
         try:
             async with asyncio.timeout(_CANCEL_S):
                 await self.activation.leave_it()
+                told = "the lock could not be given back"
                 if self._own_lock:
                     await self.lock.release(None)
         except (CouldNotLook, Refused, TimeoutError) as exc:
-            self.scope.teller.finding(f"the lock could not be given back: {exc}")
+            self.scope.teller.finding(f"{told}: {exc or 'it took too long'}")
