@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from fleetstop.actions import hands, looks, reading
 from fleetstop.actions.telling import Scope
+from fleetstop.core import redact
 from fleetstop.core.launching.activation import State, Step, state_of
 from fleetstop.core.launching.activator import BEAT_S, ActivatorSpec, Order
 from fleetstop.core.launching.ended import Born, Record, parse_record
@@ -61,6 +62,7 @@ class Activation:
         self._python, self._scripts = python, scripts
         self._tools = tools or spec.base
         self._activator: Born | None = None
+        self._why = ""
 
     async def begin(self) -> Waits:
         """Everything is prepared in the container, and the activator waits there; or nothing of it
@@ -105,12 +107,28 @@ class Activation:
         self._activator = Born(int(numbers[0]), int(numbers[1]))
         return Waits(self._activator.pid)
 
-    async def order(self, word: Order) -> None:
+    async def order(self, word: Order, why: str = "", *, alone: bool = False) -> None:
+        """`why`: in words, which its state will tell as the reason; `alone`: we leave with it."""
         base, run = self.spec.base, self.spec.run
         self.ordered = word  # before its answer: it may have been heard
+        self._why = " ".join(redact.text(why, 300).split())
+        rest = " ".join(filter(None, ("alone" if alone else "", self._why)))
         shell = await self._hands()
-        await hands.surely(self._scope, lambda: hands.order(shell, base, run, word))
+        await hands.surely(self._scope, lambda: hands.order(shell, base, run, word, rest))
         self.heard = word
+
+    async def leave_it(self) -> None:
+        """Nobody waits for a client that leaves: what has sent nothing is cancelled, what has goes
+        on by itself at once, and not only when our silence is believed."""
+        if not self.started:
+            return
+        if self.ordered is None:
+            if self.state is None:
+                await self.order("cancel")
+            return
+        if self.ordered == "cancel" or self.dead or (self.state is not None and self.state.left):
+            return
+        await self.order(self.ordered, self._why, alone=True)
 
     async def look(self, mark: str | None = None) -> State | None:
         """Its state, None where there is none of this run."""

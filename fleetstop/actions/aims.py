@@ -8,6 +8,7 @@ from typing import Any
 from fleetstop.actions import looks, reading
 from fleetstop.actions.kept import countable, still_coming
 from fleetstop.actions.locate import Scene, completeness
+from fleetstop.actions.patterns import last_match
 from fleetstop.actions.verify import records
 from fleetstop.actions.vigil import Vigil
 from fleetstop.core.gpu import GpuVerdict, GpuView, Unseen, indexes_of, released
@@ -231,7 +232,7 @@ async def healthy(vigil: Vigil, scene: Scene) -> Outcome:
             if over and tail is not None:
                 # what is there by then may be the last words of one that ended
                 end, over = tail.size, False
-            line = _matching(pattern, tail, end)
+            line = await _matching(pattern, tail, end)
             if who and line is not None and _settled(vigil, check):
                 return vigil.reached(f"the log says: {line.strip()}")
             # shorter than before: it was begun anew, and all of it is new
@@ -269,7 +270,7 @@ def _lacks(check: Healthcheck) -> str:
     return f"nothing in the log matches {check.log_matches!r} yet"
 
 
-def _pattern(check: Healthcheck, log: str | None) -> re.Pattern[str] | None:
+def _pattern(check: Healthcheck, log: str | None) -> str | None:
     if check.log_matches is None:
         return None
     if log is None:
@@ -278,16 +279,17 @@ def _pattern(check: Healthcheck, log: str | None) -> re.Pattern[str] | None:
             hint="name it in the inventory: log: /path/to/train.log",
         )
     try:
-        return re.compile(check.log_matches)
+        re.compile(check.log_matches)
     except re.error as exc:
         raise Refused(f"healthcheck.log_matches is no regular expression: {exc}") from exc
+    return check.log_matches
 
 
 def _ids(kin: tuple[Kin, ...]) -> frozenset[object]:
     return frozenset(each.id for each in kin)
 
 
-def _matching(pattern: re.Pattern[str], tail: LogTail | None, end: int) -> str | None:
+async def _matching(pattern: str, tail: LogTail | None, end: int) -> str | None:
     """The newest matching line that was written after the log was `end` bytes long. The first
     line of the new part may be the rest of an old one, and is taken whole."""
     if tail is None or tail.size <= end:
@@ -298,4 +300,10 @@ def _matching(pattern: re.Pattern[str], tail: LogTail | None, end: int) -> str |
             break
         fresh.append(each)
         room -= len(each.encode("utf-8", "replace")) + 1
-    return next((each for each in fresh if pattern.search(each)), None)
+    tried = await last_match(pattern, tuple(reversed(fresh)))
+    if tried.slow:
+        raise RemoteFailed(
+            f"log_matches {pattern!r} took too long on a line of the log, and was given up",
+            hint="a simpler pattern will do: a word of the line, say",
+        )
+    return tried.line

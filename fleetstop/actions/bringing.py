@@ -118,8 +118,9 @@ class Bringing:
             now = await running(self._scope, scene, family) if family is not None else None
             self._its_keeper(now)
             python = python_of(self._job, now)
+            await carried_freely(self._scope, python, scene, now)
             lot = await self._lot(scene, now, python)
-            await carried_freely(self._scope, lot.python, scene, now)
+            lot.dead = frozenset(self._lock.dead)
             found = await settled(lot, self._errand)
             if not found.again:
                 return self._with_findings(lot, await self._settled(lot, found))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fleetstop.actions.lock import Lock, held
 from fleetstop.core.ledger import Ledger, RunFile, holder
+from fleetstop.errors import Refused
 
 Tell = Callable[[str], None]
 
@@ -15,12 +16,26 @@ async def taken(lock: Lock, break_lock: bool, tell: Tell) -> Ledger:
     if lock.claimed:
         return await lock.read()
     if not break_lock:
-        return await lock.claim()
+        return await _free_or_orphaned(lock, tell)
     ledger = await lock.read()
     other = holder(ledger)
     if other is None:
         return await lock.claim()
     tell(_broken(other, ledger, "broke"))
+    return await lock.break_in(other)
+
+
+async def _free_or_orphaned(lock: Lock, tell: Tell) -> Ledger:
+    """A run that was killed on this machine gives nothing back; nobody waits for its silence."""
+    try:
+        return await lock.claim()
+    except Refused:
+        ledger = await lock.read()
+        other = holder(ledger)
+        if other is None or not lock.owner_is_dead(other):
+            raise
+    lock.dead.add(other.run)
+    tell(f"took over the lock of {held(other, ledger)}: its process here is dead")
     return await lock.break_in(other)
 
 

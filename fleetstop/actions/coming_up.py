@@ -14,7 +14,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import LAST_LINES, Grown, Stamp, Watch
 from fleetstop.core import redact
 from fleetstop.core.launching.activation import State
-from fleetstop.core.launching.ended import Record, way
+from fleetstop.core.launching.ended import Record, started_as, way
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import HealthCheck, HealthRecord
 from fleetstop.core.verdict import Look, judge
@@ -109,20 +109,37 @@ class Rise:
             judged = judge(None, look, grown.family, stop_signals=signals, checkpoints=None)
             self._family = seen(grown.family, judged)
 
-    def why(self, grown: Grown | None) -> tuple[str, ...]:
-        """Why it is not healthy, a sentence each; by the activator's word where none was seen."""
+    def why(self, grown: Grown | None, *, old: bool = False) -> tuple[str, ...]:
+        """Why it is not healthy, a sentence each; by the activator's word where none was seen.
+        `old`: it is the version before; what the activator tells is the new one's end."""
         if grown is not None and grown.health.state == "unhealthy":
             return grown.health.why
         if grown is not None and grown.record is not None and grown.record.ended_at is not None:
-            return (f"it ended: {way(grown.record)}",)
-        state = self._activation.state
+            return (f"{self._what(old)} ended: {way(grown.record)}",)
+        state = self._activation.state if not old else None
         if state is not None and (state.exit is not None or state.signal is not None):
-            return (f"it ended: {way(Record(mark='', exit=state.exit, signal=state.signal))}",)
+            how = way(Record(mark="", exit=state.exit, signal=state.signal))
+            return (f"{self._what(old)} ended: {how}",)
         if state is not None and state.reason:
             return (state.reason,)
         if grown is not None and grown.health.why:
             return grown.health.why
         return ("why is not known: what works in the container told no reason",)
+
+    def _what(self, old: bool) -> str:
+        spec = self._activation.spec
+        launch = spec.launch_old if old else spec.launch
+        return started_as(launch.argv if launch is not None else ())
+
+    def neither(self, expected: Expected) -> str:
+        """What is to be said besides where both versions lack the same line in their logs."""
+        bad = [{c.check for c in each.checks if c.ok is False} for each in self._records[-2:]]
+        if expected.log_matches is None or len(bad) < 2 or not all("log" in each for each in bad):
+            return ""
+        return (
+            f"; its log does not match {expected.log_matches!r} either: is healthcheck.log_matches "
+            "wrong, or `within` too short?"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Of the outcome: who runs by the last look, and how each start did."""

@@ -15,35 +15,44 @@ from fleetstop.actions.present import outcome_of
 from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.releases.tried import NAME, NEVER
-from fleetstop.core.report import Outcome, ReleaseRecord
+from fleetstop.core.report import Outcome, ReleaseRecord, Result
 from fleetstop.errors import CouldNotLook
 
 
 async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outcome:
     """`redeployed` or `unhealthy`; nothing is started, ended or brought back."""
-    scope = lot.scope
+    scope, old = lot.scope, state.step == "rolled_back"
+    needs.goes_on_from(state.checkpoint)
     spec = ActivatorSpec(
         run=state.run,
         base=lot.base,
         dest=lot.dest,
         launch=needs.new.spec,
-        release=state.running,
+        launch_old=needs.new.spec if old else None,
+        release=None if old else state.running,
+        before=state.running if old else None,
         log=needs.new.spec.log,
     )
     activation = Activation(scope, spec, lot.python, {}, scope.place.hands)
     rise = Rise(scope, activation, needs.new.spec.log)
-    grown = await rise.watch(needs.expected, _as_launched(state), lock.stamp)
+    grown = await rise.watch(needs.expected, _as_launched(state), lock.stamp, old=old)
+    if grown is None or grown.health.state != "unknown":
+        # whoever asks the same once more means it
+        await activation.order("done")
     record = ReleaseRecord(id=state.running, before=state.before, running=state.running)
     facts = {**rise.facts(), "release": record}
     if grown is not None and grown.health.state == "healthy":
         scope.teller.tell(
-            events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds
-        )
+            events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds,
+            old=old,
+        )  # fmt: skip
         await _noted(lot, state.running)
         reason = f"run {state.run} had launched it; it is healthy"
-        return outcome_of(scope.target, "redeployed", reason=reason, **facts)
-    why = rise.why(grown)
-    scope.teller.tell(events.Unhealthy, why=why, log=grown.last if grown is not None else ())
+        done: Result = "redeployed" if lot.files else "running"
+        return outcome_of(scope.target, done, reason=reason, **facts)
+    why = rise.why(grown, old=old)
+    last = grown.last if grown is not None else ()
+    scope.teller.tell(events.Unhealthy, why=why, log=last, old=old)
     if grown is not None and grown.health.state == "unknown":
         reason = f"whether it is healthy could not be seen: {'; '.join(why)}"
         blind = {"verdict": "unknown", "evidence": (reason,)}

@@ -5,18 +5,22 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fleetstop.actions import hands
-from fleetstop.actions.errand import Errand
+from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.lots import Lot
 from fleetstop.core.launching.activation import ENDS, State
+from fleetstop.core.launching.activator import Order
+from fleetstop.core.releases.aftermath import seconds
+from fleetstop.core.releases.known_bad import failed_before
 from fleetstop.core.releases.landing import differing, tells_all
 from fleetstop.core.releases.payload import some
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
 from fleetstop.core.releases.standing import NewerCode, newer_code
-from fleetstop.errors import Refused
+from fleetstop.errors import DeployFailed, Refused
 
 _WAIT_S = 180.0
 _LOOK_S = 1.0
+_LONG_AGO_S = 3600.0
 
 
 class Settled(Struct, frozen=True):
@@ -38,9 +42,11 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
     match decision.act:
         case "refuse":
             raise Refused(decision.sentence)
-        case "already_done" if not errand.extra.words and not errand.extra.env:
+        case "already_done" if _as_asked(lot, errand):
             return Settled(done=decision.sentence)
-        case "confirm" if lot.state is not None and not errand.dry_run:
+        case "confirm" if errand.dry_run and _as_asked(lot, errand):
+            return Settled(done=f"{decision.sentence}; only its health would be looked at")
+        case "confirm" if lot.state is not None and _as_asked(lot, errand):
             if decision.clean is not None:
                 await clean(lot, decision.clean)
             lot.finding(f"{decision.sentence}; nothing is sent, its health is looked at")
@@ -51,6 +57,7 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         count = len(lot.files)
         files = "the file is" if count == 1 else f"all {count} files are"
         return Settled(done=f"{files} what runs already: nothing was sent, nothing was stopped")
+    _known_bad(lot, errand)
     if decision.torn:
         _no_mixture(lot, decision)
     if decision.clean is not None and not errand.dry_run:
@@ -61,10 +68,44 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
     return Settled()
 
 
+def _same(lot: Lot, errand: Errand) -> bool:
+    """What the last run was asked is what is asked now."""
+    wish = lot.state.wish if lot.state is not None else None
+    return wish is not None and wish == wished(errand, lot.job, lot.wanted)
+
+
+def _as_asked(lot: Lot, errand: Errand) -> bool:
+    """What runs was started with what was typed now, if anything was."""
+    return not (errand.extra.words or errand.extra.env) or _same(lot, errand)
+
+
+def _known_bad(lot: Lot, errand: Errand) -> None:
+    """A healthy job is not stopped for what failed here before, unless that is meant. Where it is
+    what runs, or nothing does, nothing is lost by another try."""
+    bad = failed_before(lot.state, lot.ground.releases, lot.wanted)
+    if bad is None or errand.command not in ("redeploy", "rollback"):
+        return
+    bad_runs = lot.state is not None and lot.state.step == "unhealthy" and lot.started
+    asked_anew = lot.state is not None and lot.state.wish is not None and not _same(lot, errand)
+    if (
+        lot.now is None
+        or bad_runs
+        or asked_anew
+        or errand.dry_run
+        or errand.stop.consent == "given"
+    ):
+        lot.finding(bad)
+        return
+    raise DeployFailed(
+        f"{bad}; nothing was stopped",
+        hint="mend it; or, if it was not at fault, send it once more with --force",
+    )
+
+
 def _decided(lot: Lot, errand: Errand, newer: NewerCode | None) -> Decision:
     return next_step(
         lot.ground.state,
-        _seen(lot, newer),
+        _seen(lot, errand, newer),
         wanted=lot.wanted if errand.command == "redeploy" else {},
         on_disk=lot.ground.on_disk,
         releases=lot.ground.releases,
@@ -89,15 +130,25 @@ def code_since(lot: Lot) -> NewerCode | None:
     return newer_code(main or "", changed, began, same=same)
 
 
-def _seen(lot: Lot, newer: NewerCode | None) -> Seen:
-    now = lot.now
+def _seen(lot: Lot, errand: Errand, newer: NewerCode | None) -> Seen:
+    now, state = lot.now, lot.state
+    dead = state is not None and state.run in lot.dead
     return Seen(
         activator=lot.ground.activator,
         family=now is not None,
         ours=lot.started,
         old_code=newer is not None if now is not None else None,
-        beat_s=lot.ground.beat_s if lot.ground.beat_s is not None else float("inf"),
+        beat_s=float("inf") if lot.ground.beat_s is None or dead else lot.ground.beat_s,
+        same=_same(lot, errand),
+        told=state is not None and _told(lot, state),
     )
+
+
+def _told(lot: Lot, state: State) -> bool:
+    """A client has told how it did, or it is so long ago that nobody waits for that."""
+    at = seconds(state.ended_at or state.at)
+    old = at is not None and lot.ground.now - at > _LONG_AGO_S
+    return old or lot.ground.order == (state.run, "done")
 
 
 def _nothing_to_do(lot: Lot, errand: Errand, newer: NewerCode | None) -> bool:
@@ -105,7 +156,7 @@ def _nothing_to_do(lot: Lot, errand: Errand, newer: NewerCode | None) -> bool:
     unhealthy that is no reason to leave it at that."""
     if errand.command != "redeploy" or lot.now is None or newer is not None:
         return False
-    if lot.state is not None and lot.state.step == "unhealthy" and _seen(lot, newer).ours:
+    if lot.state is not None and lot.state.step == "unhealthy" and lot.started:
         return False
     same = all(lot.ground.on_disk.get(rel) == sha for rel, sha in lot.wanted.items())
     return same and not errand.extra.words and not errand.extra.env
@@ -135,6 +186,11 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
     if decision.act == "take_over":
         shell = await lot.scope.place.hands()
         await hands.surely(lot.scope, lambda: hands.order(shell, lot.base, run, "cancel"))
+    elif run in lot.dead and lot.state is not None and lot.state.order in ("armed", "go"):
+        shell = await lot.scope.place.hands()
+        word: Order = "go" if lot.state.order == "go" else "armed"
+        # in its client's stead: it need not wait until it believes the silence
+        await hands.surely(lot.scope, lambda: hands.order(shell, lot.base, run, word, "alone"))
     end = lot.scope.clock.now() + _WAIT_S
     while lot.scope.clock.now() < end:
         await lot.scope.clock.sleep(_LOOK_S)

@@ -11,7 +11,7 @@ import msgspec
 
 from fleetstop import events
 from fleetstop.actions import hands, staging
-from fleetstop.actions.errand import Errand
+from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.grounding import newest_whole
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.launch_plan import LaunchPlan
@@ -21,7 +21,7 @@ from fleetstop.actions.showing import wish
 from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching import launchers
-from fleetstop.core.launching.activator import ActivatorSpec, SwapFile, late_file
+from fleetstop.core.launching.activator import ActivatorSpec, Resume, SwapFile, late_file
 from fleetstop.core.launching.dropped import dropped
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
@@ -30,17 +30,19 @@ from fleetstop.core.launching.recipe import (
     Known,
     Recipe,
     alike,
+    around_resume,
     as_it_ran,
     recipe,
     resume_words,
     shown,
 )
 from fleetstop.core.launching.restored import Ran, Restored, restored
-from fleetstop.core.launching.resumed import CHECKPOINT
+from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import replaced, swap_file
 from fleetstop.core.releases.manifest import BEFORE, Release, encoded, told_argv, told_env
 from fleetstop.core.releases.survey import Survey
+from fleetstop.core.saves import rules
 from fleetstop.errors import Refused
 
 _DAY_S = 86_400.0
@@ -54,18 +56,24 @@ class Equipment:
     def __init__(self, lot: Lot, errand: Errand, place: Known) -> None:
         self._lot, self._errand, self._place = lot, errand, place
         launch = lot.job.launch
-        resume = launch.resume if launch is not None else ()
-        lacks = place.checkpoint is None and any(CHECKPOINT in word for word in resume)
-        self._extra = msgspec.structs.replace(errand.extra, resume=bool(resume) and not lacks)
-        self._bare = Extra(resume=self._extra.resume)
+        self._words = launch.resume if launch is not None else ()
         self._then = self._restored() if lot.source is not None else None
+        self.goes_on_from(place.checkpoint)
+
+    def goes_on_from(self, checkpoint: str | None) -> None:
+        """None: where its words to resume name one, from nothing. Also what runs by now goes on
+        from what it was told once, not from what it has saved since."""
+        resume = bool(self._words) and (checkpoint is not None or not asks_for_one(self._words))
+        self._place = msgspec.structs.replace(self._place, checkpoint=checkpoint)
+        self._extra = msgspec.structs.replace(self._errand.extra, resume=resume)
+        self._bare = Extra(resume=resume)
         self._make()
 
     def _restored(self) -> Restored:
         source = self._lot.source
         assert source is not None
         ran = Ran(source.argv, source.cwd, source.env, source.secrets)
-        return restored(ran, self._place.origin, self._lot.job.launch, self._extra.env)
+        return restored(ran, self._place.origin, self._lot.job.launch, self._errand.extra.env)
 
     def _make(self) -> None:
         lot, origin = self._lot, self._then.origin if self._then is not None else None
@@ -124,6 +132,24 @@ class Equipment:
         status = f"{lot.base}/status/{mark}.json"
         return how(lot.job.launch, place, extra, log=lot.job.log, mark=mark, status=status)
 
+    def _resume(self) -> Resume | None:
+        """For an activator that will be on its own once the old run has ended."""
+        lot, old = self._lot, self.old
+        if lot.job.checkpoints is None or not asks_for_one(self._words):
+            return None
+        return Resume(
+            known=self._place.checkpoint,
+            directory=lot.job.checkpoints,
+            words=self._words,
+            launch=self._around(self.new, self._extra),
+            launch_old=self._around(old, self._bare) if old is not None else None,
+            rules=rules.told(),
+            placeholder=CHECKPOINT,
+        )
+
+    def _around(self, made: Recipe, extra: Extra) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return around_resume(self._lot.job.launch, made.spec.argv, self._place, extra)
+
     async def plan(self) -> LaunchPlan:
         """With everything in the container, and proved. Raises DeployFailed, nothing left."""
         lot, errand = self._lot, self._errand
@@ -149,6 +175,8 @@ class Equipment:
             before_lies=lot.before_lies,
             stays=lot.lies.id if not lot.files and lot.lies is not None else None,
             more=self._more(),
+            resume=self._resume(),
+            wish=wished(errand, lot.job, lot.wanted),
         )
         return LaunchPlan(
             spec=spec,
@@ -212,18 +240,19 @@ class Equipment:
 
     async def late(self, plan: LaunchPlan) -> LaunchPlan:
         """Once the old run has ended: its last checkpoint is the one to go on from."""
-        lot = self._lot
-        if not self._extra.resume:
+        lot, known = self._lot, self._place.checkpoint
+        if not asks_for_one(self._words):
             return plan
         newest = await newest_whole(lot.scope, lot.job.checkpoints, at_rest=True)
-        if newest is None or newest == self._place.checkpoint:
+        if newest is None and known is not None:
+            lot.finding(f"no complete checkpoint is seen by now: it goes on from {known}")
+        if newest is None or newest == known:
             return plan
-        self._place = msgspec.structs.replace(self._place, checkpoint=newest)
-        self._make()
-        argv = {"launch": list(self.new.spec.argv)}
+        self.goes_on_from(newest)
+        told: dict[str, Any] = {"launch": list(self.new.spec.argv), "checkpoint": newest}
         if self.old is not None:
-            argv["launch_old"] = list(self.old.spec.argv)
-        await self._put(late_file(lot.base, lot.run), json.dumps(argv), "600")
+            told["launch_old"] = list(self.old.spec.argv)
+        await self._put(late_file(lot.base, lot.run), json.dumps(told), "600")
         lot.finding(f"it goes on from {newest}")
         return msgspec.structs.replace(
             plan,

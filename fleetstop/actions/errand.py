@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from fleetstop.actions.attempt import Wish
+from fleetstop.core.inventory import Job
 from fleetstop.core.launching.recipe import Extra
 from fleetstop.core.releases.manifest import Git
 from fleetstop.core.releases.payload import File, Payload
@@ -35,3 +38,22 @@ class Errand(Struct, frozen=True):
     @property
     def dry_run(self) -> bool:
         return self.stop.dry_run or self.diff
+
+
+def wished(errand: Errand, job: Job, wanted: Mapping[str, str]) -> str:
+    """Of what was asked, a word that the same command with the same files gives again, as long as
+    the inventory says the same of start and health. Of environments only names count: the word
+    lies where everybody may read it, and values may be secrets. `wanted`: SHA-256 by path of what
+    is sent."""
+    launch, check = job.launch, job.healthcheck
+    asked = [
+        errand.command,
+        errand.release,
+        errand.to,
+        list(errand.extra.words),
+        sorted(errand.extra.env),
+        sorted(wanted.items()) if errand.command == "redeploy" else [],
+        [list(launch.run), list(launch.resume), sorted(launch.env)] if launch is not None else [],
+        [check.log_matches, check.within_s] if check is not None else [],
+    ]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

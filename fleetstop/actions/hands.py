@@ -95,8 +95,10 @@ async def put_all(
     _good(answer, f"{text(answer.data) or new[-1][0]} could not be written")
 
 
-async def order(shell: Shell, base: str, run: str, word: Order) -> None:
-    answer = await shell.run(Command("order", (base, run, word), changes=True))
+async def order(shell: Shell, base: str, run: str, word: Order, rest: str = "") -> None:
+    """`rest`: what may stand behind the word, see activate.py."""
+    words = (base, run, word, rest) if rest else (base, run, word)
+    answer = await shell.run(Command("order", words, changes=True))
     _good(answer, f"{word} could not be told to what waits in the container")
 
 

@@ -37,7 +37,9 @@ def script(name: str) -> str:
     return text.read_text(encoding="utf-8")
 
 
-ACTIVATOR = ("activate", "course", "swap", "trainer", "rehearse", "wary", "supervise")
+ACTIVATOR = tuple(
+    "activate course client swap trainer rehearse aside saves matches wary supervise".split()
+)
 
 
 def scripts(*more: str) -> dict[str, str]:

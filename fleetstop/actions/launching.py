@@ -6,18 +6,17 @@ What is staged and proved, and whether anything may be started at all, was settl
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from msgspec import structs
 
 from fleetstop import events
-from fleetstop.actions.activating import Activation, Hands, unexpected
-from fleetstop.actions.coming_up import Rise
+from fleetstop.actions.activating import Hands, unexpected
 from fleetstop.actions.going_back import GoingBack
+from fleetstop.actions.launch_account import Account
 from fleetstop.actions.launch_plan import Late, LaunchPlan, Renew, Stop
 from fleetstop.actions.leaving import STOPPED, WHAT_RAN, goes_on, left_as, left_unhealthy, version
 from fleetstop.actions.lock import Lock
-from fleetstop.actions.present import failed, outcome_of
+from fleetstop.actions.present import failed
 from fleetstop.actions.renewing import renewed
 from fleetstop.actions.stop import Interrupted
 from fleetstop.actions.telling import Scope
@@ -25,7 +24,7 @@ from fleetstop.actions.watching import Grown
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.matching import by_words_alone
 from fleetstop.core.launching.activation import State
-from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
+from fleetstop.core.report import Outcome, Result
 from fleetstop.errors import ContainerStopped, CouldNotLook, LockTaken, Refused
 
 _STOPPED = ("stopped", "not_running")
@@ -54,16 +53,16 @@ async def launch_through(
         if not limit.expired():
             return launching.outcome("fault", **scope.fault(exc))
         limit_s, left = spoken(scope.limit_s or 0.0), left_as(launching.activation)
-        return launching.undecided(f"the --timeout of {limit_s} is over: {left}")
+        return launching.cut_short(f"the --timeout of {limit_s} is over: {left}")
     except (LockTaken, Refused) as exc:
         if launching.past_the_stop:
-            return launching.undecided(f"{exc.message}; {left_as(launching.activation)}")
+            return launching.cut_short(f"{exc.message}; {left_as(launching.activation)}")
         return launching.outcome(**failed(exc))
     except CouldNotLook as exc:
         facts = failed(exc)
         stopped = isinstance(exc, ContainerStopped)
         left = STOPPED if stopped else left_as(launching.activation)
-        return launching.outcome(**{**facts, "reason": f"{exc.message}; {left}"})
+        return launching.cut_short(f"{exc.message}; {left}", **facts)
     except asyncio.CancelledError as exc:
         raise Interrupted(launching.interrupted(getattr(exc, "outcome", None))) from exc
     except Exception as exc:
@@ -77,23 +76,18 @@ def _without_it(problem: str) -> str | None:
     return "--no-rollback does it all the same, with no way back" if asked else None
 
 
-class Launching:
-    """One launch, with what is known so far, so that every way out can tell it."""
+class Launching(Account):
+    """One launch, from the activator's beginning to the end of ours."""
 
     def __init__(
         self, scope: Scope, plan: LaunchPlan, hands: Hands, lock: Lock | None = None
     ) -> None:
-        self.scope, self.plan = scope, plan
+        super().__init__(scope, plan, hands)
         self._own_lock = lock is None
         self.lock = lock or Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
-        self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands, plan.tools)
-        self.rise = Rise(scope, self.activation, plan.spec.log)
         self.limit: asyncio.Timeout | None = None
         self.past_the_stop = False  # what ran has ended: by now another runs, or nothing does
         self._begun: asyncio.Task[str | None]
-        self._findings: list[str] = []
-        self._facts: dict[str, Any] = {}
-        self._ending: GoingBack | None = None
 
     async def run(
         self, stop: Stop | None, late: Late | None = None, renew: Renew | None = None
@@ -111,7 +105,7 @@ class Launching:
                 return await self._not_stopped(ended)
             self.past_the_stop = True
             if renew is not None and await self.activation.killed():
-                again = await renewed(self.activation, renew, self._finding)
+                again = await renewed(self.activation, renew, self.finding)
                 if isinstance(again, str):
                     return self.outcome("unhealthy", reason=f"{again}; NOTHING runs")
                 self.plan = again
@@ -134,7 +128,7 @@ class Launching:
         self.activation.stopping = not stopped
         if self.limit is not None and left is not None and (stopped or left > 0):
             self.limit.reschedule(asyncio.get_running_loop().time() + left)
-        self._stopped_as(outcome)
+        self.stopped_as(outcome)
         return None if stopped else outcome
 
     async def _begin(self) -> str | None:
@@ -168,11 +162,6 @@ class Launching:
             )
         await self.activation.order("armed")
 
-    def _stopped_as(self, outcome: Outcome) -> None:
-        names = ("signals", "skipped", "checkpoint", "gpus", "above")
-        self._facts = {name: getattr(outcome, name) for name in names}
-        self._findings += outcome.findings
-
     async def _started(self, state: State | None) -> Outcome:
         """`launched`, or the activator has gone back or given up already."""
         if state is None or state.step in ("waiting", "swapping", "swapped", "launching"):
@@ -191,10 +180,10 @@ class Launching:
             events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds
         )
         for each in grown.health.findings:
-            self._finding(each)
+            self.finding(each)
         if after is None or after.step != "healthy":
             at = after.step if after is not None else "no state"
-            self._finding(f"what works in the container did not note that it is healthy: {at}")
+            self.finding(f"what works in the container did not note that it is healthy: {at}")
         return self.outcome(self.plan.done)
 
     def _note(self, state: State) -> None:
@@ -202,15 +191,15 @@ class Launching:
             rotated = state.log_rotated
             self.scope.teller.tell(events.Activated, release=state.release, log_rotated=rotated)
         for each in state.findings:
-            self._finding(each)
+            self.finding(each)
 
     async def _not_started(self, state: State) -> Outcome:
         """Nothing was replaced; or it was, and neither version came up."""
         why = state.reason or f"what works in the container has left ({state.step})"
         if await self.activation.old_lives():
-            result: Result = "still_running" if self._signals else "deploy_failed"
+            result: Result = "still_running" if self.signals else "deploy_failed"
             return self.outcome(result, reason=why)
-        untouched = state.step == "cancelled" and not self._signals
+        untouched = state.step == "cancelled" and not self.signals
         if untouched and not self.plan.spec.gone:
             return self.outcome("deploy_failed", reason=why)
         last = await self.rise.missed((why,)) if state.step == "failed" else ()
@@ -221,7 +210,7 @@ class Launching:
         why, spec = self.rise.why(grown), self.plan.spec
         last = grown.last if grown is not None else await self.rise.missed(why)
         self.scope.teller.tell(events.Unhealthy, why=why, log=last)
-        said = "; ".join(why)
+        self.unwell = said = "; ".join(why)
         if not spec.roll_back or spec.launch_old is None:
             return await self._left_unhealthy(said, grown)
         if grown is not None and grown.family is not None:
@@ -231,31 +220,31 @@ class Launching:
                 left = f"it runs on: nobody is left there who would bring {old} back"
                 return self.outcome("unhealthy", reason=f"{said}; {left}")
             # from here on nobody takes it for healthy, should we be cut short
-            await self.activation.order("unwell")
+            await self.activation.order("unwell", said)
             self.scope.teller.tell(events.RollingBack, release=spec.before)
             self._ending = GoingBack(self.scope, self.lock, grown.family)
             if (problem := await self._ending.run()) is not None:
-                await self._kept()
+                await self._kept(said)
                 return self.outcome("unhealthy", reason=f"{said}; {problem}")
         else:
             self.scope.teller.tell(events.RollingBack, release=spec.before)
         await self.rise.mark_log()
         if not (await self.activation.look() or state).left:
-            await self.activation.order("back")
+            await self.activation.order("back", said)
         return await self._back(said)
 
     async def _left_unhealthy(self, said: str, grown: Grown | None) -> Outcome:
         runs = grown is not None and grown.family is not None
         if runs:
-            await self._kept()
+            await self._kept(said)
         elif (state := await self.activation.until("unhealthy")) and state.step == "rolled_back":
-            self._finding("the files of the version before are back in place")
+            self.finding("the files of the version before are back in place")
         left = left_unhealthy(self.plan.spec, runs)
         return self.outcome("unhealthy", reason=f"{said}; {left}")
 
-    async def _kept(self) -> None:
+    async def _kept(self, said: str) -> None:
         """It runs on as it is: who works there must not take it for healthy later."""
-        await self.activation.order("keep")
+        await self.activation.order("keep", said)
         await self.activation.until("unhealthy")
 
     async def _back(self, said: str) -> Outcome:
@@ -271,7 +260,7 @@ class Launching:
         expected = self.plan.expected_old or self.plan.expected
         grown = await self.rise.watch(expected, state, self.lock.stamp, old=True)
         if grown is None or grown.family is None:
-            old = "; ".join(self.rise.why(grown))
+            old = "; ".join(self.rise.why(grown, old=True))
             self.scope.teller.tell(events.Unhealthy, why=(old,), old=True)
             return self.outcome("unhealthy", reason=f"{said}; {name} is back and ended too: {old}")
         pids = ", ".join(map(str, grown.trainers)) or str(state.trainer.pid)
@@ -282,67 +271,23 @@ class Launching:
             )  # fmt: skip
         else:
             self.scope.teller.tell(events.Unhealthy, why=grown.health.why, old=True)
-            self._finding(f"{name} runs, but: {'; '.join(grown.health.why)}")
-        return self.outcome("rolled_back", reason=f"{said}; {name} runs again as {pids}")
+            self.finding(f"{name} runs, but: {'; '.join(grown.health.why)}")
+        reason = f"{said}; {name} runs again as {pids}{self.rise.neither(expected)}"
+        return self.outcome("rolled_back", reason=reason)
 
     def _tell_back(self, pid: int | None, problem: str | None) -> None:
         before = self.plan.spec.before
         self.scope.teller.tell(events.RolledBack, release=before, pid=pid, problem=problem)
 
-    @property
-    def _signals(self) -> tuple[SignalRecord, ...]:
-        """To what ran before, and to what was started."""
-        ending = self._ending.signals if self._ending is not None else ()
-        return (*self._facts.get("signals", ()), *ending)
-
-    def _finding(self, text: str) -> None:
-        self._findings.append(self.scope.teller.finding(text))
-
-    def undecided(self, why: str, grown: Grown | None = None) -> Outcome:
-        """Started, and whether it is well could not be seen, or not in time."""
-        pids = ", ".join(map(str, grown.trainers)) if grown is not None else ""
-        what = f"started as {pids}, but whether it is healthy could not be seen: " if pids else ""
-        reason = f"{what}{why}"
-        hint = self.scope.run.typed("status", self.scope.target.name)
-        blind: dict[str, Any] = {"verdict": "unknown", "evidence": (reason,)}
-        return self.outcome("unreachable", reason=reason, hint=hint, **blind)
-
-    def outcome(self, result: Result, *, hint: str | None = None, **facts: object) -> Outcome:
-        """An outcome with everything known by now; `facts` win."""
-        spec, state = self.plan.spec, self.activation.state
-        running = state.running if state is not None else None
-        doubts = self._ending.doubts if self._ending is not None else ()
-        told = (*self._findings, *doubts, *(state.findings if state is not None else ()))
-        known: dict[str, Any] = {
-            **self._facts,
-            **self.rise.facts(),
-            "signals": self._signals,
-            "findings": tuple(dict.fromkeys(told)),
-            "release": ReleaseRecord(id=spec.release, before=spec.before, running=running),
-        }
-        return outcome_of(self.scope.target, result, hint=hint, **{**known, **facts})
-
-    def interrupted(self, stopping: Outcome | None = None) -> Outcome:
-        """What is left; what only waits for us is told to leave by `let_go`. `stopping`: what the
-        stop was interrupted in, which has told so itself."""
-        if stopping is not None:
-            self._stopped_as(stopping)
-        said = f"interrupted; {left_as(self.activation)}; run the same command again: it goes on"
-        sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self._signals]
-        if stopping is None:
-            self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)
-            return self.outcome("refused", reason=said, interrupted=True)
-        known: dict[str, Any] = {"family": stopping.family, "verdict": stopping.verdict}
-        return self.outcome(stopping.result, reason=said, interrupted=True, **known)
-
     async def let_go(self) -> None:
-        """Gives the lock back, and lets what only waits leave; bounded, and never an error."""
-        idle = self.activation.started and self.activation.ordered is None
+        """Gives the lock back, and lets what waits leave, or go on at once without us; bounded, and
+        never an error."""
+        told = "what works in the container could not be told that this run leaves"
         try:
             async with asyncio.timeout(_CANCEL_S):
-                if idle and self.activation.state is None:
-                    await self.activation.order("cancel")
+                await self.activation.leave_it()
+                told = "the lock could not be given back"
                 if self._own_lock:
                     await self.lock.release(None)
         except (CouldNotLook, Refused, TimeoutError) as exc:
-            self.scope.teller.finding(f"the lock could not be given back: {exc}")
+            self.scope.teller.finding(f"{told}: {str(exc) or 'it took too long'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
@@ -12,13 +13,18 @@ from fleetstop.core.climbing.rungs import Send
 from fleetstop.core.commands import Command
 from fleetstop.core.kin.family import Kin
 from fleetstop.core.ledger import (
+    STALE_S,
     Heard,
     Ledger,
     RunFile,
+    broke_at,
     broken_by,
+    file_of,
+    has_line,
     heard_before,
     holder,
     keeps_broken,
+    last_line,
     parse_ledger,
     spent,
     undecided,
@@ -72,6 +78,7 @@ class Lock:
         self._renew_by: int | None = None
         self.claimed = False
         self.unsure = False
+        self.dead: set[str] = set()  # runs whose lock was taken over as their process was gone
         self.alive: frozenset[ProcessId] | None = None
         """Who lived in the place when it was last looked at by who has borrowed the lock."""
         self.before: Callable[[], Awaitable[None]] | None = None
@@ -94,7 +101,8 @@ class Lock:
     async def claim(self, broken: RunFile | None = None) -> Ledger:
         """Takes the lock or raises Refused; nobody is ever waited for longer than 2 s. `broken`:
         whose claim does not count any more."""
-        header = f"{self._run.operator}@{self._run.origin}".replace(" ", "_")
+        header = f"{self._run.operator}@{self._run.origin}".replace(" ", "_").replace("|", "_")
+        header += f"|{self._run.client}" if self._run.client else ""
         words = [self._where, self._run.id, header, *([broken.run] if broken else [])]
         # before its answer: an interruption must give back what may have been written
         self.claimed = True
@@ -114,9 +122,13 @@ class Lock:
         if first is None or first.run != self._run.id:
             await self.release(None)
             raise self.locked(first, ledger)
-        self._next = max(self._next, _last_line(ledger, self._run.id) + 1)
+        self._next = max(self._next, last_line(ledger, self._run.id) + 1)
         self._renew_by = int(first.stamp) + _RENEWED_S
         return ledger
+
+    def owner_is_dead(self, by: RunFile) -> bool:
+        """For certain; it sends nothing more but what is on its way."""
+        return bool(by.client and self._run.dead is not None and self._run.dead(by.client))
 
     async def break_in(self, other: RunFile) -> Ledger:
         """Takes the lock although another live run holds it.
@@ -125,7 +137,7 @@ class Lock:
         just looked is waited for: it is in the ledger then, and counts as heard.
         """
         ledger = await self.claim(other)
-        while ledger.uptime <= _broke_at(ledger, self._run.id) + IN_TIME_S + 1:
+        while ledger.uptime <= broke_at(ledger, self._run.id) + IN_TIME_S + 1:
             await self._clock.sleep(1.0)
             await self.stamp()
             ledger = await self.read()
@@ -135,9 +147,10 @@ class Lock:
         if by is None:
             return Refused("the lock could not be had; nothing was sent", hint="try again")
         age = max(0.0, ledger.uptime - (by.since or by.stamp))
+        left = max(1, math.ceil(STALE_S - (ledger.uptime - by.stamp)))
         return Refused(
             f"{by.header or 'somebody'} is working on it since {age:.0f} s ago (run {by.run})",
-            hint="wait for that run; its lock ends 30 s after its last sign of life. "
+            hint=f"wait for that run; should it be dead, its lock is free in at most {left} s. "
             "To take it over: --break-lock",
         )
 
@@ -211,7 +224,7 @@ class Lock:
             )
         if answer.status == 13:
             raise RemoteFailed(f"{send.signal} was not sent: the host took too long; look again")
-        if answer.status != 0 and _line(await self.read(), self._run.id, number):
+        if answer.status != 0 and has_line(await self.read(), self._run.id, number):
             # without root line and signal are two steps, and this was the answer to the second
             return Answered(doubt=f"it ended with status {answer.status}; the ledger has its line")
         if answer.status != 0:
@@ -231,7 +244,7 @@ class Lock:
         try:
             while True:
                 ledger = await self.read()
-                if _line(ledger, self._run.id, number):
+                if has_line(ledger, self._run.id, number):
                     self.unsure = False
                     return Answered(doubt="its answer was lost; the ledger has its line")
                 if ledger.uptime > latest + 1:
@@ -268,7 +281,7 @@ class Lock:
         first = holder(ledger)
         if first is not None and first.run == self._run.id:
             return ledger
-        mine = _file(ledger, self._run.id)
+        mine = file_of(ledger, self._run.id)
         breaker = broken_by(ledger, mine) if mine is not None else None
         other = breaker or first
         if other is not None and self._own:
@@ -300,7 +313,7 @@ class Lock:
         here = (self._where, self._run.id)
         await self._shell.run(Command("done", here, changes=True))
         ledger = await self.read()
-        mine = _file(ledger, self._run.id)
+        mine = file_of(ledger, self._run.id)
         old = [] if alive is None else list(spent(ledger, alive, self._run.id))
         asked = {each for sent in (mine.sends if mine else ()) for each in sent.ids}
         memory = alive is None or bool(asked & alive)
@@ -314,24 +327,6 @@ def held(by: RunFile, ledger: Ledger) -> str:
     """Whose lock it is: operator, from where, which run, since when."""
     age = max(0.0, ledger.uptime - (by.since or by.stamp))
     return f"{by.header or 'somebody'} (run {by.run}, since {age:.0f} s ago)"
-
-
-def _file(ledger: Ledger, run: str) -> RunFile | None:
-    return next((each for each in ledger.runs if each.run == run), None)
-
-
-def _broke_at(ledger: Ledger, run: str) -> float:
-    mine = _file(ledger, run)
-    return max((at for _, at in mine.breaks), default=0.0) if mine is not None else 0.0
-
-
-def _line(ledger: Ledger, run: str, number: int) -> bool:
-    mine = _file(ledger, run)
-    return mine is not None and any(each.n == number for each in mine.sends)
-
-
-def _last_line(ledger: Ledger, run: str) -> int:
-    return max((each.n for one in ledger.runs if one.run == run for each in one.sends), default=0)
 
 
 def _names(send: Send) -> str:

@@ -46,6 +46,7 @@ class Lot:
         self.before: str | None = None
         self.findings: list[str] = []
         self.survey: Survey | None = None
+        self.dead: frozenset[str] = frozenset()  # runs whose client is gone for certain
         self.ground: Ground
 
     @property

@@ -34,12 +34,15 @@ class Teller:
 
 class Run(Struct, frozen=True):
     """One recorded operation: its id, who runs it from where, and the inventory that was named
-    to it, None for the usual one."""
+    to it, None for the usual one. `client`: a word for the process that works; `dead` tells of
+    another's word whether that is gone for certain."""
 
     id: str
     operator: str
     origin: str
     inventory: str | None = None
+    client: str = ""
+    dead: Callable[[str], bool] | None = None
 
     def typed(self, *words: str) -> str:
         """A command to type next."""

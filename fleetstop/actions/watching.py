@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from fleetstop import events
 from fleetstop.actions import looks, reading
 from fleetstop.actions.activating import Activation
 from fleetstop.actions.locate import identify
+from fleetstop.actions.patterns import Tried, last_match
 from fleetstop.actions.telling import Scope
 from fleetstop.core import redact
 from fleetstop.core.above.supervisors import Notes
@@ -69,7 +69,7 @@ class Watch:
         self._trained: dict[ProcessId, int] = {}
         self._environs: dict[int, dict[str, str] | None] = {}
         self._lines: list[str] = []
-        self._matched: list[str] = []
+        self._tried = Tried()
         self._unread = False
         self._shown = 0
         self._gpus: tuple[float, GpuView | Unseen] | None = None
@@ -136,7 +136,9 @@ class Watch:
             lost=tuple(pid for each, pid in self._trained.items() if each not in self._ids),
             members=frozenset(each.pid for each in self._ids),
             environs=self._environs,
-            log=None if self._unread else (*self._matched, *self._lines),
+            log=None if self._unread else tuple(self._lines),
+            says=self._tried.line,
+            slow=self._tried.slow,
             gpus=self._gpus[1] if self._gpus else None,
             record=self._record,
             unclear=found.unclear,
@@ -197,13 +199,13 @@ class Watch:
         if part is None or not (part.lines or part.missed):
             return
         self._upto = part.upto
-        self._keep(part.lines)
+        await self._keep(part.lines)
         self._tell(self._log_path, part.lines)
 
-    def _keep(self, lines: tuple[str, ...]) -> None:
+    async def _keep(self, lines: tuple[str, ...]) -> None:
         pattern = self._expected.log_matches
-        if pattern is not None and not self._matched:
-            self._matched = [each for each in lines if re.search(pattern, each)][:1]
+        if pattern is not None and self._tried.line is None and not self._tried.slow:
+            self._tried = await last_match(pattern, lines)
         self._lines = [*self._lines, *lines][-_KEPT:]
 
     def _tell(self, path: str, lines: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from fleetstop import events
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.fleet import Action, Allowed, Crew, anything
 from fleetstop.actions.telling import Run
+from fleetstop.api import oneself
 from fleetstop.api.machine import SystemClock, log_fault, operator
 from fleetstop.api.past import Records
 from fleetstop.core.inventory import Inventory, Target
@@ -133,7 +134,14 @@ class Runs:
         more: tuple[str, ...] | None = (),
     ) -> Report:
         """`more`: as events.Started tells it."""
-        run = Run(secrets.token_hex(4), operator(), socket.gethostname(), self._named)
+        run = Run(
+            id=secrets.token_hex(4),
+            operator=operator(),
+            origin=socket.gethostname(),
+            inventory=self._named,
+            client=oneself.here(),
+            dead=oneself.dead,
+        )
         tell = self._records.telling(run.id, self._tell)
         tell(
             events.Started(

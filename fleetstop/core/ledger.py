@@ -1,6 +1,6 @@
 """The lock and ledger directory's text into who holds it and what each trainer has heard.
 
-One file per run, written only by it. Lines: `header TEXT`, `stamp UPTIME`, `since UPTIME`,
+One file per run, written only by it. Lines: `header TEXT|CLIENT`, `stamp UPTIME`, `since UPTIME`,
 `break UPTIME RUN` (that run's claims up to then hold no more), `send N SIGNAL LANDING UPTIME
 PID:START...`, `unsent N` (for certain it did not go out: refused where it was to be sent, or an ask
 that nobody was asked), `done UPTIME`. Times are the host's /proc/uptime.
@@ -37,7 +37,7 @@ class Sent(Struct, frozen=True):
 
 class RunFile(Struct, frozen=True):
     """`since` None: its claim is not made up yet. `done`: it gave the lock back. `breaks`: whose
-    lock it broke, and when."""
+    lock it broke, and when. `client`: a word for its process, empty where it told none."""
 
     run: str
     header: str
@@ -46,6 +46,7 @@ class RunFile(Struct, frozen=True):
     done: bool
     sends: tuple[Sent, ...]
     breaks: tuple[tuple[str, float], ...] = ()
+    client: str = ""
 
 
 class Ledger(Struct, frozen=True):
@@ -94,14 +95,14 @@ def _wall(text: str, uptime: float) -> tuple[float, float] | None:
 
 
 def _run(name: str, lines: list[str]) -> RunFile:
-    header, since, stamp, done = "", None, 0.0, False
+    header, client, since, stamp, done = "", "", None, 0.0, False
     sends: list[Sent] = []
     breaks: list[tuple[str, float]] = []
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "header":
             # each claim begins with it: until its `since` this run is making up its claim
-            header, since, done = _decoded(rest), None, False
+            (header, _, client), since, done = _decoded(rest).partition("|"), None, False
         elif word == "send":
             sends += _sent(name, rest.split())
         elif word == "unsent":
@@ -121,6 +122,7 @@ def _run(name: str, lines: list[str]) -> RunFile:
         done=done,
         sends=tuple(sends),
         breaks=tuple(breaks),
+        client=client,
     )
 
 
@@ -230,3 +232,21 @@ def spent(ledger: Ledger, alive: frozenset[ProcessId], me: str) -> tuple[str, ..
         and not keeps_broken(ledger, each)
         and not any(set(sent.ids) & alive for sent in each.sends)
     )
+
+
+def file_of(ledger: Ledger, run: str) -> RunFile | None:
+    return next((each for each in ledger.runs if each.run == run), None)
+
+
+def broke_at(ledger: Ledger, run: str) -> float:
+    mine = file_of(ledger, run)
+    return max((at for _, at in mine.breaks), default=0.0) if mine is not None else 0.0
+
+
+def has_line(ledger: Ledger, run: str, number: int) -> bool:
+    mine = file_of(ledger, run)
+    return mine is not None and any(each.n == number for each in mine.sends)
+
+
+def last_line(ledger: Ledger, run: str) -> int:
+    return max((each.n for one in ledger.runs if one.run == run for each in one.sends), default=0)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
-from fleetstop.actions import awaiting
+from fleetstop import events as e
+from fleetstop.actions import awaiting, launching
 from fleetstop.actions.launch_plan import Arm, LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import locate
 from fleetstop.actions.lock import Lock
+from fleetstop.actions.stop import Interrupted
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.process import Process
 from fleetstop.core.report import Outcome, exit_code_of
-from fleetstop.errors import DeployFailed, Refused
+from fleetstop.errors import DeployFailed, LockTaken, Refused
 from tests.actions.stage import JOB
 from tests.actions.test_launching import (
     EXPECTED,
@@ -27,7 +31,7 @@ from tests.actions.test_launching import (
     run,
     trainers,
 )
-from tests.fakes.fake_activator import LaunchHost
+from tests.fakes.fake_activator import BASE, LaunchHost
 from tests.fakes.fake_host import Proc, Trainer, a_job
 
 
@@ -145,3 +149,120 @@ def test_what_is_about_to_start_the_job_is_waited_for(way: str) -> None:
     if way != "another job's":
         assert 20.0 <= host.clock.now() - since < 30.0
         assert f"the activator {who.inner} of an earlier run is at it" in told[0]
+
+
+NEVER = msgspec.structs.replace(EXPECTED, log_matches="never said")
+
+
+def cut(host: LaunchHost, stage: Bringing, told: LaunchPlan, when: Callable[[], bool]) -> Outcome:
+    """Ctrl-C as soon as `when`."""
+
+    async def story() -> Outcome:
+        task = asyncio.ensure_future(stage.launch(told))
+        while not when():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(Interrupted) as caught:
+            await task
+        return caught.value.outcome
+
+    return asyncio.run(story())
+
+
+def test_who_leaves_with_ctrl_c_says_so_and_nobody_waits_for_his_silence() -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+    outcome = cut(host, stage, plan(), lambda: bool(stage.of(e.Launched)))
+    assert outcome.interrupted
+    assert host.text_of(f"{BASE}/order") == "run1 go alone\n"
+    began = host.clock.now()
+    while host.state["step"] == "launched":
+        host.clock.advance(0.1)
+        host.settle()
+    assert (host.state["step"], host.state["confirmed_by"]) == ("healthy", "activator")
+    assert host.clock.now() - began < 12.0  # `within`, and no 30 s of silence
+
+
+def test_who_leaves_in_the_stop_leaves_no_gpu_idle() -> None:
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        await arm()
+        raise asyncio.CancelledError
+
+    async def story() -> None:
+        told = plan(gone=(Born(old.inner, old.start),))
+        with pytest.raises(Interrupted):
+            await launch_through(stage.scope, told, stage.world.inside, stop)
+
+    asyncio.run(story())
+    assert host.text_of(f"{BASE}/order") == "run1 armed alone\n"
+    host.end(old)
+    for _ in range(5):
+        host.clock.advance(0.1)
+        host.settle()
+    assert host.state["step"] == "launched"
+
+
+class Kept(launching.Launching):
+    """So that a test can let its time run out."""
+
+    all: ClassVar[list[launching.Launching]] = []
+
+    def __init__(self, *facts: Any) -> None:
+        super().__init__(*facts)
+        self.all.append(self)
+
+
+def locked(_: object) -> None:
+    raise LockTaken("somebody else has it")
+
+
+@pytest.mark.parametrize("over", ["timeout", "lock"])
+def test_what_is_known_to_have_failed_has_failed_whatever_is_not_seen_after(
+    over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 4 said: perhaps all is well."""
+
+    def slow(host: LaunchHost, pid: int) -> Proc:
+        return Trainer(host, pid, hears=("INT",), takes_s=500.0)
+
+    monkeypatch.setattr(launching, "Launching", Kept)
+    host = a_host(born(trainer=slow), born())
+    stage = Bringing(host)
+
+    async def story() -> Outcome:
+        task = asyncio.ensure_future(stage.launch(plan(expected=NEVER, expected_old=EXPECTED)))
+        while not stage.of(e.SignalSent):
+            await asyncio.sleep(0)
+        if over == "lock":
+            stage.world.host.before("stamp", locked)
+        else:
+            limit = Kept.all[-1].limit
+            assert limit is not None
+            limit.reschedule(asyncio.get_running_loop().time())
+        return await task
+
+    outcome = asyncio.run(story())
+    assert (outcome.result, exit_code_of(outcome)) == ("unhealthy", 8)
+    assert outcome.reason is not None
+    assert outcome.reason.startswith("nothing new in the log matches 'never said'; ")
+    assert "brings the version before back if it ends" in outcome.reason
+    assert [each.signal for each in outcome.signals] == ["INT"]
+    assert host.text_of(f"{BASE}/order").startswith("run1 unwell alone nothing new in the log")
+
+
+def test_both_versions_without_the_line_make_the_pattern_suspect() -> None:
+    host = a_host(born(), born())
+    outcome, _ = run(host, plan(expected=NEVER, expected_old=NEVER))
+    assert outcome.result == "rolled_back"
+    assert (outcome.reason or "").endswith(
+        "its log does not match 'never said' either: is healthcheck.log_matches wrong, or `within` "
+        "too short?"
+    )
+    assert host.activators[0].why == "nothing new in the log matches 'never said'"
+    well = a_host(born(), born(says=((1.0, "never said"),)))
+    outcome, _ = run(well, plan(expected=NEVER, expected_old=NEVER))
+    assert "either" not in (outcome.reason or "")

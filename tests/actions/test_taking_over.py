@@ -332,3 +332,39 @@ def test_the_action_is_given_what_is_left_of_the_time() -> None:
         assert (await stage.stop(GENTLE, timeout_s=600.0)).result == "stopped"
 
     asyncio.run(story())
+
+
+def of_a_process(stage: Stage, client: str, *dead: str) -> Stage:
+    stage.run = msgspec.structs.replace(stage.run, client=client, dead=lambda each: each in dead)
+    stage.scope = msgspec.structs.replace(stage.scope, run=stage.run)
+    return stage
+
+
+@pytest.mark.parametrize("dead", ["m:7:70", "m:8:80"])
+def test_the_lock_of_a_killed_process_is_taken_over_with_what_it_has_sent(dead: str) -> None:
+    """Who watched was killed while the trainer saved: it hears no second signal, and nobody waits
+    for half a minute. Where that process may live, it is as ever."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, takes_s=60.0, saves=None))
+        first = of_a_process(Stage(host, "run1"), "m:7:70").lock()
+        await first.claim()
+        assert (await first.send(a_send(trainer), tree_of(host), {})).out
+        host.clock.advance(2)
+        stage = of_a_process(Stage(host, "run2"), "m:9:90", dead)
+        began = host.clock.now()
+        outcome = await stage.stop()
+        assert (trainer.heard, trainer.lost) == (["INT"], False)
+        if dead != "m:7:70":
+            assert outcome.result == "refused"
+            assert "free in at most 28 s" in (outcome.hint or "")
+            return
+        assert (outcome.result, outcome.signals) == ("unclean", ())  # it tells nobody of a save
+        (text,) = findings(stage)
+        assert text.startswith("took over the lock of ann@laptop-run1 (run run1, since ")
+        assert text.endswith("its process here is dead")
+        # for what it was about to send is waited, and for the save
+        assert 58.0 < host.clock.now() - began < 70.0
+
+    asyncio.run(story())

@@ -99,15 +99,7 @@ def test_on_from_the_checkpoint_that_the_stop_has_written(box: Bed, tmp_path: Pa
     box.start("--save-seconds", "0.3", "--save-every", "2")
     until(box.saved)
     inventory = stanza(box, tmp_path, RESUMES)
-    text = versions.version("resumed", "    sys.argv[1:] = words_of(sys.argv[1:])\n").replace(
-        "def main() -> int:",
-        "def words_of(words):\n"
-        "    at = words.index('--resume')\n"
-        "    say('goes on from ' + words[at + 1])\n"
-        "    return words[:at] + words[at + 2:]\n\n\n"
-        "def main() -> int:",
-    )
-    where = versions.sources(tmp_path / "src", text)
+    where = versions.sources(tmp_path / "src", versions.RESUMED)
     words = (str(where / "train.py"), "--env", "LR=1e-4", "--env", "TAG=b")
     ran = redeploy(box, *words, "--", "--save-seconds", "0.4", inventory=inventory)
     assert ran.code == 0, ran.people

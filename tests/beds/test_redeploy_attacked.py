@@ -116,6 +116,25 @@ def a_stop_after_ctrl_c(case: Case) -> None:
 
 
 @story
+def a_restart_is_not_done_twice_where_nobody_saw_its_end(case: Case) -> None:
+    """The same command of whoever was killed stops nothing a second time; meant anew, it does."""
+    case.start("--save-seconds", "0.3")
+    command = typed(case, "restart")
+    until(lambda: '"launched"' in (command[1] / "events").read_text(), 120.0)
+    command[0].process.kill()
+    command[0].process.wait()
+    (pid,) = case.trainers()
+    ran = ended(typed(case, "restart"))
+    assert (ran.code, ran.target["result"]) == (0, "running"), ran.people
+    assert (ran.signals, case.heard(), case.trainers()) == ([], 1, [pid])
+    assert "was asked the same, and what it started runs" in ran.people
+    anew = ended(typed(case, "restart"))
+    assert anew.code == 0, anew.people
+    assert ([each for each, _ in anew.signals], case.heard()) == (["INT"], 2)
+    assert case.trainers() != [pid]
+
+
+@story
 def a_stop_of_what_was_just_launched(case: Case) -> None:
     """Its end is no reason to bring the version before back."""
     case.start("--save-seconds", "2")
@@ -210,7 +229,8 @@ def its_lock_is_broken_once_it_was_launched(case: Case) -> None:
     ran = ended(command)
     other[0].process.kill()
     other[0].process.wait()
-    assert (ran.code, ran.target["result"]) == (4, "unreachable"), ran.people
+    # that it is not well was known by then
+    assert (ran.code, ran.target["result"]) == (8, "unhealthy"), ran.people
     assert "taken the lock over" in ran.target["reason"]
     assert "leaves it as it is if it does not" in ran.target["reason"]
     assert [each for each, _ in ran.signals] == ["INT"]

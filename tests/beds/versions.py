@@ -28,6 +28,16 @@ DEAF = version(
     "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n",
 )
 FAULTY = version("faulty", "    os.kill(os.getpid(), signal.SIGSEGV)\n")
+RESUMED = version("resumed", "    sys.argv[1:] = words_of(sys.argv[1:])\n").replace(
+    "def main() -> int:",
+    "def words_of(words):\n"
+    "    if '--resume' not in words:\n"
+    "        return words\n"
+    "    at = words.index('--resume')\n"
+    "    say('goes on from ' + words[at + 1])\n"
+    "    return words[:at] + words[at + 2:]\n\n\n"
+    "def main() -> int:",
+)
 BROKEN = GOOD + "\ndef f(:\n"
 NEWER = GOOD + "\ntype Steps = list[int]\n"  # Python 3.12 takes it, Debian 12's 3.11 does not
 

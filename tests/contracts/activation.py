@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import fleetstop
+from fleetstop.actions.interpreter import scripts
 
 SCRIPTS = Path(fleetstop.__file__).parent / "remote" / "scripts"
-SHIPPED = "activate course rehearse supervise swap trainer wary".split()
+SHIPPED = [each.removesuffix(".py") for each in scripts()]
 RUN = "20261130-0800-7f3a"
 PATIENCE_S = 60.0
 OLD = "echo old tok/s\nexec sleep 300\n"

@@ -53,7 +53,7 @@ def test_a_version_that_dies_after_a_while_is_taken_back(job: Activator) -> None
     state = back(job)
     assert time.monotonic() - started > 2
     assert (state["exit"], state["signal"]) == (7, None)
-    assert state["reason"] == "it ended with exit code 7"
+    assert state["reason"] == "sh train.sh ended with exit code 7"
 
 
 def test_a_version_that_cannot_be_executed_is_taken_back(job: Activator) -> None:
@@ -73,7 +73,7 @@ def test_a_version_that_a_signal_ends_is_taken_back(job: Activator) -> None:
     os.kill(job.runs_now("new"), signal.SIGSEGV)
     state = back(job)
     assert (state["exit"], state["signal"]) == (None, "SEGV")
-    assert state["reason"] == "it was ended by SEGV"
+    assert state["reason"] == "sh train.sh was ended by SEGV"
 
 
 def test_what_the_client_finds_unhealthy_it_ends_and_sends_back(job: Activator) -> None:
@@ -108,7 +108,7 @@ def test_what_is_unhealthy_and_kept_is_never_called_healthy(
     job.order("keep")
     state = job.end("unhealthy")
     assert (state["order"], state["confirmed_by"]) == ("keep", None)
-    assert state["reason"] == "the client found it so, and left it running"
+    assert state["reason"] == "the client found it so; it was left running"
     assert (state["files"], state["running"]) == ("new", "r2")
     job.runs_now("new")
     assert job.litter() == [".fleetstop/train/status/new.json.end"]  # its supervisor's own
@@ -140,7 +140,7 @@ def test_without_a_way_back_it_stays_down(job: Activator) -> None:
     job.begin(roll_back=False)
     job.order("go")
     state = job.end("unhealthy")
-    assert (state["exit"], state["reason"]) == (3, "it ended with exit code 3")
+    assert (state["exit"], state["reason"]) == (3, "sh train.sh ended with exit code 3")
     assert (state["files"], state["running"], state["trainer"]) == ("new", None, None)
     assert (job.dest / "train.sh").read_text() == "exit 3\n"
 
@@ -169,7 +169,7 @@ def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> 
     state = job.state
     assert (state["step"], state["ended_at"]) == ("launched", None)
     [finding] = state["findings"]
-    assert finding.startswith("it ended with exit code 4, but what it started lives on: ")
+    assert finding.startswith("sh train.sh ended with exit code 4, but what it started lives on: ")
     assert finding.endswith(f" {child}")
     assert (job.dest / "train.sh").read_text() == LEAVES_ONE
     os.kill(child, signal.SIGKILL)
@@ -186,7 +186,7 @@ def test_done_is_not_believed_of_a_wrapper_that_ended_either(job: Activator) -> 
     state = job.end("unconfirmed")
     child = int((job.dest / "child").read_text())
     job.children.append((child, start_of(child)))
-    assert state["reason"] == "it ended with exit code 4, before the client had judged"
+    assert state["reason"] == "sh train.sh ended with exit code 4, before the client had judged"
     [finding] = state["findings"]
     assert finding.endswith(f"but what it started lives on: {child}")
     assert (state["confirmed_by"], state["files"]) == (None, "new")
@@ -203,11 +203,11 @@ def test_that_holds_also_if_its_supervisor_was_killed(job: Activator) -> None:
     os.kill(supervisor["pid"], signal.SIGKILL)
     os.kill(job.runs_now("new"), signal.SIGKILL)
     until(lambda: job.state["findings"], "it tells who lives")
-    told = f"it ended, and how was not recorded, but what it started lives on: {child}"
+    told = f"sh train.sh ended, and how was not recorded, but what it started lives on: {child}"
     assert job.state["findings"] == [told]
     assert alive(*one)
     os.kill(child, signal.SIGKILL)
-    assert back(job)["reason"] == "it ended, and how was not recorded"
+    assert back(job)["reason"] == "sh train.sh ended, and how was not recorded"
 
 
 def test_an_old_version_that_does_not_start_either_is_told(job: Activator) -> None:
@@ -219,7 +219,7 @@ def test_an_old_version_that_does_not_start_either_is_told(job: Activator) -> No
     job.order("go")
     state = job.end("failed")
     told = f"the old version does not run: cannot change to {gone}: No such file or directory"
-    assert state["reason"] == f"it ended with exit code 3; {told}"
+    assert state["reason"] == f"sh train.sh ended with exit code 3; {told}"
     assert (state["files"], state["trainer"], state["running"]) == ("old", None, None)
     assert (job.dest / "train.sh").read_text() == OLD
 
@@ -265,7 +265,7 @@ def test_with_the_client_gone_a_wrapper_that_ended_is_not_health(job: Activator)
     state = job.end("unconfirmed")
     child = int((job.dest / "child").read_text())
     job.children.append((child, start_of(child)))
-    told = "the client left before it had judged, and it ended with exit code 4"
+    told = "the client left before it had judged, and sh train.sh ended with exit code 4"
     assert state["reason"] == told
 
 

@@ -161,7 +161,7 @@ def test_it_comes_back_with_owner_and_mode(job: Activator) -> None:
     assert (state["exit"], state["signal"], state["reason"]) == (
         3,
         None,
-        "it ended with exit code 3",
+        "sh train.sh ended with exit code 3",
     )
     assert (state["files"], state["running"]) == ("old", "r1")
     job.runs_now("old")

@@ -149,6 +149,9 @@ def test_an_order_is_one_line_and_counts_as_a_sign_of_life(kind: str, tmp_path: 
         os.utime(base / "beat", (1, 1))
         assert (await ask(local, "order", str(base), "7f3a", "go")).status == 0
         assert (base / "order").read_text() == "7f3a go\n"
+        why = "alone it's not well: \"$(id)\" \\0101 %s 'tok/s' · è"
+        assert (await ask(local, "order", str(base), "7f3a", "unwell", why)).status == 0
+        assert (base / "order").read_text() == f"7f3a unwell {why}\n"
         assert (base / "beat").stat().st_mtime > time.time() - 60
         os.utime(base / "beat", (1, 1))
         assert (await ask(local, "beat", str(base))).status == 0

@@ -20,6 +20,7 @@ from fleetstop.core.launching.activation import (
     same_trainer,
 )
 from fleetstop.core.launching.ended import Born
+from fleetstop.core.releases.known_bad import failed_before
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
 from fleetstop.core.releases.resuming import Decision, Seen, next_step
@@ -356,3 +357,46 @@ def test_whatever_is_found(
     if decision.act == "anew":
         assert decision.torn is bool(new and mixed)
         assert not decision.torn or decision.before in (before, None)
+
+
+def after(found: State, **seen: bool) -> str:
+    """What a command that sends nothing does about it."""
+    known = {"ours": True, "old_code": False, **seen}
+    looked = Seen(False, True, beat_s=1e9, **known)
+    return next_step(found, looked, wanted={}, on_disk={}, releases={}).act
+
+
+@pytest.mark.parametrize("step", ["unconfirmed", "healthy", "launched"])
+def test_an_interrupted_restart_is_not_done_once_more(step: Step) -> None:
+    """The second stop would end what has just come up. What somebody was told, he asks anew."""
+    found = replace(state(step), release=None, confirmed_by="activator")
+    assert after(found, same=True) == "confirm"
+    assert after(found, same=False) == "anew"
+    assert after(found, same=True, told=True) == "anew"
+    assert after(found, same=True, ours=False) == "anew"
+    assert after(found, same=True, old_code=True) == "anew"
+    assert after(replace(found, confirmed_by="client"), same=True) == "anew"
+
+
+def test_who_said_that_he_leaves_is_not_waited_for() -> None:
+    alone = replace(state("waiting", "armed"), alone=True)
+    for runs, act in ((True, "take_over"), (False, "wait")):
+        decision = next_step(
+            alone, Seen(True, runs, beat_s=1.0), wanted={}, on_disk={}, releases=RELEASES
+        )
+        assert decision.act == act
+        assert ("goes on by itself" in decision.sentence) == (not runs)
+
+
+def test_bytes_that_failed_here_are_known_again() -> None:
+    bad = replace(state("rolled_back"), reason="bash run.sh ended with exit code 3")
+    assert failed_before(bad, RELEASES, {"train.py": B}) == (
+        f"these bytes failed on 2026-11-30 14:03 UTC as release {NEW}: bash run.sh ended with exit"
+        " code 3"
+    )
+    assert failed_before(replace(bad, step="unhealthy"), RELEASES, {"train.py": B})
+    for other in ({"train.py": C}, {"train.py": B, "model.py": A}, {}):
+        assert failed_before(bad, RELEASES, other) is None
+    assert failed_before(replace(bad, step="healthy"), RELEASES, {"train.py": B}) is None
+    assert failed_before(bad, {OLD: RELEASES[OLD]}, {"train.py": B}) is None
+    assert failed_before(None, RELEASES, {"train.py": B}) is None

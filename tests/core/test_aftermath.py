@@ -37,6 +37,8 @@ def at(step: Step, **facts: object) -> State:
         (at("waiting"), replace(LIVES, beat_s=300.0),
          "it waits for the end of what runs, and its client was last heard 5 min ago"),
         (at("waiting"), LIVES, "it waits for the end of what runs, and its client was never heard"),
+        (at("waiting", order="armed", alone=True), replace(LIVES, beat_s=2.0),
+         "it waits for the end of what runs, and its client has left"),
         (at("waiting", order="go"), LIVES, "it was told to go on"),
         (at("swapping", files="mixed"), LIVES, "it puts the new files in place"),
         (at("launching"), LIVES, "it starts the job"),

@@ -92,9 +92,9 @@ def test_with_a_pattern_the_first_new_line_that_matches_is_enough() -> None:
     expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s", within_s=600.0)
     quiet = health(expected, look(3.0, process(), log=("loading",)))
     assert quiet.state == "waiting"
-    early = health(expected, look(4.0, process(), log=("loading", "step 1 14K tok/s")))
+    early = health(expected, look(4.0, process(), says="step 1 14K tok/s"))
     assert early.state == "waiting"
-    found = health(expected, look(5.0, process(), log=("loading", "step 1 14K tok/s")))
+    found = health(expected, look(5.0, process(), says="step 1 14K tok/s"))
     assert found.state == "healthy"
     assert 'the log says: "step 1 14K tok/s"' in found.why
     late = health(expected, look(600.0, process(), log=("loading",)))
@@ -103,15 +103,29 @@ def test_with_a_pattern_the_first_new_line_that_matches_is_enough() -> None:
     assert (unread.state, unread.why) == ("unknown", ("its log could not be read",))
 
 
+def test_a_pattern_that_could_not_be_tried_in_time_is_neither_good_nor_bad() -> None:
+    expected = msgspec.structs.replace(EXPECTED, log_matches="(a+)+$", within_s=600.0)
+    assert health(expected, look(599.0, process(), slow=True)).state == "waiting"
+    given_up = health(expected, look(600.0, process(), slow=True))
+    assert given_up.state == "unknown"
+    (why,) = given_up.why
+    assert why.startswith("log_matches '(a+)+$' took too long")
+    dead = health(expected, look(3.0, root=process(), slow=True))
+    assert dead.state == "unhealthy"
+
+
 def test_one_that_ended_is_told_at_once_with_its_exact_end() -> None:
     exited = Record(mark="m", ended_at="2026-03-04T14:02:29+00:00", exit=3)
     gone = look(2.1, root=process(), record=exited)
-    assert health(EXPECTED, gone).why == ("it ended within 2 s: exit 3",)
+    assert health(EXPECTED, gone).why == ("python3 train.py ended within 2 s: exit 3",)
     dumped = msgspec.structs.replace(exited, exit=None, signal="SEGV")
     dead = health(EXPECTED, look(2.1, root=process(), record=dumped))
-    assert (dead.state, dead.why) == ("unhealthy", ("it ended within 2 s: killed by SEGV",))
+    assert (dead.state, dead.why) == (
+        "unhealthy",
+        ("python3 train.py ended within 2 s: killed by SEGV",),
+    )
     # not recorded yet: that it is gone is known all the same
-    assert health(EXPECTED, look(2.1, root=process())).why == ("it ended within 2 s",)
+    assert health(EXPECTED, look(2.1, root=process())).why == ("python3 train.py ended within 2 s",)
     zombie = look(2.1, process(state="Z"), trainers=())
     assert health(EXPECTED, zombie).state == "unhealthy"
 

@@ -15,6 +15,7 @@ from fleetstop.core.launching.recipe import (
     Known,
     Recipe,
     alike,
+    around_resume,
     as_it_ran,
     parse_env,
     recipe,
@@ -572,3 +573,18 @@ def test_what_a_login_is_given() -> None:
 def test_what_the_job_has_that_a_login_has_not(name: str, value: str, kept: bool) -> None:
     login = {"SITE": "munich", "PATH": "/of/environment", "LANG": "C.UTF-8"}
     assert (name in own({name: value}, login, ML)) is kept
+
+
+def test_around_the_words_to_resume_what_an_earlier_one_added_is_left_out() -> None:
+    """For who learns the checkpoint only later, with or without one known before."""
+    launch = Launch(resume=("--resume", "{checkpoint}"))
+    ran = ("python3", "t.py", "--lr", "1", "--resume", "/ck/1")
+    extra = Extra(words=("--x",))
+    for known, argv in (
+        (Known(checkpoint="/ck/2"), (*ran[:4], "--resume", "/ck/2", "--x")),
+        (Known(), (*ran, "--x")),
+    ):
+        more = msgspec.structs.replace(extra, resume=known.checkpoint is not None)
+        assert around_resume(launch, argv, known, more) == (ran[:4], ("--x",))
+    said = Launch(run=ran, resume=launch.resume)
+    assert around_resume(said, (*ran, "--x"), Known(), extra) == (ran, ("--x",))

@@ -118,8 +118,8 @@ class LaunchHost(FakeHost):
         return Answer(status=0, data=b"")
 
     def _order(self, words: tuple[str, ...]) -> Answer:
-        base, run, word = words
-        self.write(f"{base}/order", f"{run} {word}\n".encode())
+        base, word = words[0], words[2]
+        self.write(f"{base}/order", " ".join(words[1:]).encode() + b"\n")
         self.write(f"{base}/beat", b"")
         self.orders.append(word)
         return Answer(status=0, data=b"")
@@ -230,6 +230,7 @@ class FakeActivator:
         argv = ("python3", "-I", f"{BASE}/activate.py", "spec.json")
         self.proc = host.add(Proc(host.new_pid(), 1000, argv))
         self.armed_at: float | None = None
+        self.alone, self.why = False, ""
         self.launched_at = 0.0
         self.root: Proc | None = None
         self.told: dict[str, Any] = {
@@ -264,16 +265,18 @@ class FakeActivator:
     @property
     def order(self) -> str | None:
         file = self.host.files.get(f"{BASE}/order")
-        run, _, word = file.data.decode().strip().partition(" ") if file else ("", "", "")
+        run, word, *rest = (file.data.decode().split() if file else []) + ["", ""]
         if run != self.spec["run"]:
             return None
+        self.alone = rest[:1] == ["alone"]
+        self.why = " ".join(rest[self.alone :]).strip()
         self.told["order"] = word
         return word
 
     @property
     def stale(self) -> bool:
         last = self.host.files[f"{BASE}/beat"].mtime - EPOCH
-        return self.host.clock.now() - last >= float(self.spec["stale_s"])
+        return self.alone or self.host.clock.now() - last >= float(self.spec["stale_s"])
 
     def gone(self) -> bool:
         there = {(each.inner, each.start) for each in self.host.procs.values()}

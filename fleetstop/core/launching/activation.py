@@ -55,9 +55,11 @@ class State(Struct, frozen=True):
     """state.json, as remote/scripts/activate.py tells of it.
 
     `release` None: nothing was to be swapped (a launch, a restart). `running`: the release that
-    runs now. `exit` and `signal`: how the trainer it started ended. `order`: the last word it
-    heard. `files`: what lies at the destination. `ended_at` is set once the activator has no more
-    to do; null where it works on, or was killed.
+    runs now. `exit` and `signal`: how the new version ended, also once the old one is back.
+    `order`: the last word it heard; `alone`: its client said that it leaves. `files`: what lies at
+    the destination. `checkpoint`: what its launch was told to go on from. `wish`: of what was
+    asked, a word that the same command gives again. `ended_at` is set once the activator has no
+    more to do; null where it works on, or was killed.
     """
 
     run: str
@@ -76,6 +78,9 @@ class State(Struct, frozen=True):
     log_rotated: str | None = None
     confirmed_by: str | None = None
     files: Literal["old", "mixed", "new"] | None = None
+    checkpoint: str | None = None
+    alone: bool = False
+    wish: str | None = None
     ended_at: str | None = None
     schema: int = SCHEMA
 

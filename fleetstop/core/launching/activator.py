@@ -32,13 +32,31 @@ class SwapFile(Struct, frozen=True):
     gid: int
 
 
+class Resume(Struct, frozen=True):
+    """What an activator that is on its own has to know to go on from the newest checkpoint.
+
+    `known`: the newest complete one before the stop; `words`: those in which `placeholder` stands
+    for its path; `launch`, `launch_old`: the words of that launch before and behind them. `rules`:
+    core/saves/rules.py.
+    """
+
+    known: str | None
+    directory: str
+    words: tuple[str, ...]
+    launch: tuple[tuple[str, ...], tuple[str, ...]]
+    launch_old: tuple[tuple[str, ...], tuple[str, ...]] | None
+    rules: dict[str, Any]
+    placeholder: str = "{checkpoint}"
+
+
 class ActivatorSpec(Struct, frozen=True):
     """What one activation does. `gone`: whose end it waits for, by the container's numbers;
     `launch_old` None: there is no way back. `within_s`, `log_matches`: by what it tells health
     when its client is gone. `before_manifest`: raw JSON, of the release to be
     kept; `before_lies` False: it is kept, and what lies there is something else. `stays`: the kept
     release that lies there, where no files come. `more`: words for whoever carries the trainer, by
-    the name of the launch they are for."""
+    the name of the launch they are for. `wish`: of what was asked, a word that the same command
+    gives again."""
 
     run: str
     base: str
@@ -60,6 +78,8 @@ class ActivatorSpec(Struct, frozen=True):
     before_lies: bool = True
     stays: str | None = None
     more: dict[str, dict[str, Any]] = {}
+    resume: Resume | None = None
+    wish: str | None = None
 
     def text(self) -> str:
         """As activate.py reads it; the environments in it may hold secrets: its file is 0600."""
@@ -75,5 +95,5 @@ class ActivatorSpec(Struct, frozen=True):
 
 
 def late_file(base: str, run: str) -> str:
-    """Arguments that are known only once the old run has ended: {"launch": [...], ...}."""
+    """What is known only once the old run has ended: {"launch": [word], ..., "checkpoint"}."""
     return f"{base}/late-{run}.json"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -51,6 +53,13 @@ def way(record: Record) -> str:
     if record.signal is not None:
         return f"killed by {record.signal}"
     return f"exit {record.exit}" if record.exit is not None else "how is not known"
+
+
+def started_as(argv: Sequence[str]) -> str:
+    """What was started, without what it was told: `bash run.sh`. What it ended with is its own: a
+    trainer below it may have ended otherwise."""
+    words = [*argv[:1], *(word for word in argv[1:2] if not word.startswith("-"))]
+    return redact.command([posixpath.basename(word) for word in words], 60) or "what was started"
 
 
 # what a stop leaves behind where the trainer saved: nothing to explain

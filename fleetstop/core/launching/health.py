@@ -5,7 +5,6 @@ Known bad is said at once; what may still come is waited for; unseen is neither 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
@@ -16,7 +15,7 @@ from fleetstop.core.durations import spoken
 from fleetstop.core.gpu import GpuView, Unseen, indexes_of
 from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.launching.arrived import Arrived, arguments, environment
-from fleetstop.core.launching.ended import Record, way
+from fleetstop.core.launching.ended import Record, started_as, way
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import HealthCheck
 from fleetstop.core.signals import Masks
@@ -77,7 +76,8 @@ class Seen(Struct, frozen=True):
     """One look at it. `age_s`: since it was started. `root`: the process that was started, which
     may be a wrapper; `trainers`: found below it, itself too; `lost`: trainers of earlier looks
     that are gone, as people know them. `members`: host PIDs of all that it started and that live.
-    `environs`: by host PID, None unread. `log`: its new lines, None: could not be read.
+    `environs`: by host PID, None unread. `log`: its new lines, None: could not be read; `says`:
+    one of them that matches; `slow`: to try them took too long, and was given up.
     `gpus` None: not asked. `record`: what the supervisor wrote. `unclear`: why its
     trainers cannot be told apart."""
 
@@ -89,6 +89,8 @@ class Seen(Struct, frozen=True):
     members: frozenset[int] = frozenset()
     environs: dict[int, dict[str, str] | None] = {}
     log: tuple[str, ...] | None = ()
+    says: str | None = None
+    slow: bool = False
     gpus: GpuView | Unseen | None = None
     record: Record | None = None
     unclear: str | None = None
@@ -168,7 +170,8 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
         pids, after = ", ".join(map(str, seen.lost)), spoken(seen.age_s)
         return _Answer("alive", False, f"{pids} ended within {after}{_end(seen)}")
     if not lives and not seen.trainers:
-        return _Answer("alive", False, f"it ended within {spoken(seen.age_s)}{_end(seen)}")
+        ended = f"{started_as(expected.argv)} ended within {spoken(seen.age_s)}{_end(seen)}"
+        return _Answer("alive", False, ended)
     if not seen.trainers:
         lacks = seen.unclear or "no trainer is seen below what was started"
         return _Answer("alive", False, lacks, max(expected.within_s, TRAINS_S))
@@ -258,13 +261,15 @@ def _worst(check: str, found: list[Arrived], trainers: list[Process]) -> _Answer
 
 
 def _log(expected: Expected, pattern: str, seen: Seen) -> _Answer:
+    if seen.says is not None:
+        return _Answer("log", True, f'the log says: "{redact.text(seen.says.strip(), 100)}"')
+    if seen.slow:
+        said = f"log_matches {pattern!r} took too long on a line of its log, and was given up"
+        return _Answer("log", None, said, expected.within_s)
     if seen.log is None:
         return _Answer("log", None, "its log could not be read", expected.within_s)
-    line = next((each for each in reversed(seen.log) if re.search(pattern, each)), None)
-    if line is None:
-        said = f"nothing new in the log matches {pattern!r}"
-        return _Answer("log", False, said, expected.within_s)
-    return _Answer("log", True, f'the log says: "{redact.text(line.strip(), 100)}"')
+    said = f"nothing new in the log matches {pattern!r}"
+    return _Answer("log", False, said, expected.within_s)
 
 
 def _gpu(expected: Expected, wanted: tuple[int, ...], seen: Seen) -> _Answer:

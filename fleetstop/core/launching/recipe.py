@@ -16,7 +16,7 @@ from msgspec import Struct
 from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.origin import Origin
-from fleetstop.core.launching.resumed import CHECKPOINT, without
+from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one, without
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.launching.surroundings import NAME, Person, handed_on, login_like, own
 from fleetstop.core.spelling import shown as quoted
@@ -169,6 +169,18 @@ def _run(launch: Launch | None, origin: Origin | None, resumes: bool) -> tuple[s
     )
 
 
+def around_resume(
+    launch: Launch | None, argv: tuple[str, ...], known: Known, extra: Extra
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a launch before those with which it resumes, those of an earlier one left out
+    as a launch that resumes does; and behind them."""
+    added = len(resume_words(launch, known, extra)) + len(extra.words)
+    head = argv[: len(argv) - added]
+    words = launch.resume if launch is not None else ()
+    said = launch is not None and head == launch.run
+    return (head if said else without(head, words)), extra.words
+
+
 def resume_words(launch: Launch | None, known: Known, extra: Extra) -> tuple[str, ...]:
     """What is added so that it goes on from its newest checkpoint. Raises Refused where nothing
     says how, or there is none."""
@@ -180,8 +192,7 @@ def resume_words(launch: Launch | None, known: Known, extra: Extra) -> tuple[str
             "nothing says how this job resumes: the inventory has no `launch: resume:` for it",
             hint='say it there: resume: ["--resume", "{checkpoint}"]',
         )
-    needs = any(CHECKPOINT in word for word in words)
-    if needs and known.checkpoint is None:
+    if asks_for_one(words) and known.checkpoint is None:
         raise Refused(
             "there is no complete checkpoint to resume from",
             hint="without it the job starts from the beginning: leave --resume out",

@@ -8,6 +8,11 @@ from collections.abc import Sequence
 CHECKPOINT = "{checkpoint}"
 
 
+def asks_for_one(words: Sequence[str]) -> bool:
+    """Whether a checkpoint is named in these words of `launch: resume:`."""
+    return any(CHECKPOINT in word for word in words)
+
+
 def without(argv: Sequence[str], resume: Sequence[str]) -> tuple[str, ...]:
     """Those words without the ones that had it go on from an earlier checkpoint. `resume`: as the
     inventory has them."""

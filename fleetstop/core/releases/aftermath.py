@@ -82,6 +82,8 @@ def _doing(state: State, around: Around) -> str:
             heard = around.beat_s
             if state.order == "go":
                 return "it was told to go on"
+            if state.alone:
+                return "it waits for the end of what runs, and its client has left"
             if heard is None or heard >= STALE_S:
                 gone = "was never heard" if heard is None else f"was last heard {spoken(heard)} ago"
                 return f"it waits for the end of what runs, and its client {gone}"
@@ -102,11 +104,11 @@ def _later(state: State, around: Around) -> bool:
     """What runs is not what it started, and began when it was done: its story is an old one."""
     if around.began is None or around.ours:
         return False
-    done = _seconds(state.ended_at or state.at)
+    done = seconds(state.ended_at or state.at)
     return done is not None and around.began > done
 
 
-def _seconds(at: str | None) -> float | None:
+def seconds(at: str | None) -> float | None:
     try:
         return datetime.fromisoformat(at or "").timestamp()
     except ValueError:

@@ -41,11 +41,13 @@ class Found(Struct, frozen=True):
     up: float | None = None
     tools: str | None = None
     tried: dict[str, str] = {}
+    order: str | None = None
 
 
 class Ground(Struct, frozen=True):
     """The same, read. `broken`: what was there and says nothing; of releases only a finding.
-    `tools`: the directory for our scripts, which only we may write to. `tried`: by release."""
+    `tools`: the directory for our scripts, which only we may write to. `tried`: by release.
+    `order`: what the activator was told last, its run and a word."""
 
     state: State | Broken | None
     activator: bool | None
@@ -59,6 +61,7 @@ class Ground(Struct, frozen=True):
     up: float | None = None
     broken: tuple[str, ...] = ()
     tried: dict[str, Tried] = {}
+    order: tuple[str, ...] = ()
 
     def began(self, tree: ProcessTree, start: int) -> float:
         """When a process of this start began, seconds since the epoch by the clock that files are
@@ -91,4 +94,5 @@ def ground(found: Found, base: str) -> Ground:
         up=found.up,
         tried=with_state(known, state if isinstance(state, State) else None),
         broken=tuple(each.sentence for each in parsed.values() if isinstance(each, Broken)),
+        order=tuple((found.order or "").split()[:2]),
     )

@@ -26,7 +26,8 @@ class Seen(Struct, frozen=True):
 
     `activator`: the one of the state lives, by PID and start. `family`: a trainer of the job
     lives; `ours`: it is the one that the state names. `old_code`: files on disk are newer than it.
-    `beat_s`: so long ago the client of that run was heard; infinity: never.
+    `beat_s`: so long ago the client of that run was heard; infinity: never. `same`: what is asked
+    now is what that run was asked; `told`: somebody was told how that one did, or it is long ago.
     """
 
     activator: bool | None
@@ -34,6 +35,8 @@ class Seen(Struct, frozen=True):
     ours: bool | None = None
     old_code: bool | None = None
     beat_s: float | None = None
+    same: bool = False
+    told: bool = False
 
 
 class Decision(Struct, frozen=True):
@@ -103,9 +106,10 @@ class _There:
         self.runs = bool(seen.family)
         # the very content lies there, and the process that runs was started with it
         lies_there = bool(wanted) and all(on_disk.get(rel) == sha for rel, sha in wanted.items())
-        self.is_what_runs = (
-            lies_there and self.runs and seen.ours is True and seen.old_code is False
-        )
+        started = self.runs and seen.ours is True and seen.old_code is False
+        self.is_what_runs = lies_there and started
+        # an interrupted restart, say: its client has seen no end of it
+        self.is_done = started and seen.same and not seen.told and state.confirmed_by != "client"
 
     def whole(self, release: str | None) -> bool:
         """Is every file of this release on disk as it was?"""
@@ -157,7 +161,7 @@ def _beside_a_living_one(state: State, seen: Seen) -> Decision:
         return Decision("wait", f"{who} is at it: {_SAID[state.step]}", run)
     if seen.beat_s is None:
         return Decision("refuse", f"could not see whether the client of run {run} lives", run)
-    if seen.beat_s < STALE_S:
+    if seen.beat_s < STALE_S and not state.alone:
         heard = f"its client was heard {seen.beat_s:.0f} s ago"
         return Decision("wait", f"run {run} is at it, and {heard}", run)
     if state.order == "go":
@@ -172,6 +176,8 @@ def _beside_a_living_one(state: State, seen: Seen) -> Decision:
 def _after_an_end(there: _There) -> Decision:
     state = there.state
     match state.step:
+        case "healthy" | "unconfirmed" if there.is_done and not there.is_what_runs:
+            return _done_already(state)
         case "healthy" | "unconfirmed" if there.is_what_runs:
             act: Act = "already_done" if state.step == "healthy" else "confirm"
             return Decision(act, f"{_release(state)} is this very content, and runs", state.run)
@@ -215,6 +221,8 @@ def _after_a_death(there: _There) -> Decision:
             return there.back_to(why, state.before)
         case "swapping" | "swapped" | "rolling_back":
             why = f"{died} before it started anything{_because(state)}"
+        case "launching" | "launched" if there.is_done and not there.is_what_runs:
+            return _done_already(state, state.run)
         case "launching" | "launched" if there.is_what_runs:
             why = f"{died} while it watched {_release(state)}, which runs"
             return Decision("confirm", why, state.run, state.run)
@@ -229,6 +237,11 @@ def _after_a_death(there: _There) -> Decision:
     if state.release is not None:
         return there.back_to(why, state.before)
     return there.anew(why, *_newest(state))
+
+
+def _done_already(state: State, clean: str | None = None) -> Decision:
+    why = f"run {plain(state.run)} was asked the same, and what it started runs"
+    return Decision("confirm", why, state.run, clean)
 
 
 def _newest(state: State) -> tuple[str | None, ...]:

@@ -25,12 +25,12 @@ __all__ = [
 ]
 
 SHARD = re.compile(r"(.*-)([0-9]{1,6})(-of-)([0-9]{1,6})(\..*)?")
-_TEMP = (
+TEMP = (
     *("*.tmp", ".tmp*", "*.tmp.*", "*.tmp-*", "tmp-*", ".*", "*.temp", "*-tmp", "*_tmp"),
     *("*.partial", "*.part", "*.incomplete", "*.writing", "*.saving", "*checkpoint-tmp-*"),
     "*-is-incomplete*",  # transformers' mark in a directory that is being written
 )
-_LOG_LIKE = (
+LOG_LIKE = (
     *("*.log", "*.txt", "*.json", "*.jsonl", "*.yaml", "*.yml", "*.csv", "*.md", "*.out", "*.err"),
     # what a run draws meanwhile
     *("*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.svg", "*.mp4", "*.wav", "*.html", "*.pdf"),
@@ -40,21 +40,21 @@ _LOG_LIKE = (
     *("*.db-[wsj]*", "*.sqlite-[wsj]*", "*.sqlite3-[wsj]*"),
 )
 # MLflow's own files: a line a step, in files that have no ending
-_MLFLOW = re.compile(r"(?:.*/)?mlruns/[^/]+/[^/]+/(?:metrics|params|tags)/.*")
+MLFLOW = re.compile(r"(?:.*/)?mlruns/[^/]+/[^/]+/(?:metrics|params|tags)/.*")
 # What else is log-like by its ending and may be the model itself: XGBoost's JSON, LightGBM's text,
 # a database that is written in one transaction and closed
-_MODEL = re.compile(
+MODEL = re.compile(
     r"(?:.*[-_.])?(?:(?:model|booster|weights|xgb[a-z]*|ckpt|checkpoint|step|epoch|iter[a-z]*|round)"
     r"(?:[-_.]?[0-9]+)?\.(?:json|db|sqlite3?)|(?:model|booster|lgbm?)(?:[-_.]?[0-9]+)?\.txt)"
 )
 _DATABASE = re.compile(r"(.*\.(?:db|sqlite3?))(-journal)?")
 # Begin with a dot and are not temporary: DCP's last file, and what no trainer writes.
 DCP_INDEX = ".metadata"
-_NO_CHECKPOINT = (".git*", ".nfs*", ".ds_store", ".cache", ".ipynb_checkpoints")
+NO_CHECKPOINT = (".git*", ".nfs*", ".ds_store", ".cache", ".ipynb_checkpoints")
 # Text files that name the newest checkpoint (DeepSpeed, TensorFlow).
-_POINTERS = {"latest", "latest_universal", "checkpoint"}
+POINTERS = {"latest", "latest_universal", "checkpoint"}
 # DeepSpeed and Megatron write these once every rank has saved.
-_LAST_WRITTEN = ("latest", "latest_checkpointed_iteration.txt")
+LAST_WRITTEN = ("latest", "latest_checkpointed_iteration.txt")
 # transformers' Trainer writes its own state last (Trainer._save_checkpoint)
 HF_STATE = "trainer_state.json"
 _STRIPS = (
@@ -67,7 +67,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)))
 
 
-_IS_TEMP, _IS_LOG_LIKE, _IS_NONE = map(_any_of, (_TEMP, _LOG_LIKE, _NO_CHECKPOINT))
+_IS_TEMP, _IS_LOG_LIKE, _IS_NONE = map(_any_of, (TEMP, LOG_LIKE, NO_CHECKPOINT))
 
 
 class Checkpoint(Struct, frozen=True):
@@ -103,13 +103,13 @@ def is_log_like(name: str) -> bool:
     """By its name, or by the place below the directory: known to be no part of a checkpoint."""
     path = name.lower()
     last = path.rsplit("/", 1)[-1]
-    known = _IS_LOG_LIKE.match(last) or _MLFLOW.fullmatch(path)
+    known = _IS_LOG_LIKE.match(last) or MLFLOW.fullmatch(path)
     return known is not None and "-is-incomplete" not in last
 
 
 def may_be_model(name: str) -> bool:
     """A log-like name that a model has as well; whether it is one, its company tells."""
-    return _MODEL.fullmatch(name.lower().rsplit("/", 1)[-1]) is not None
+    return MODEL.fullmatch(name.lower().rsplit("/", 1)[-1]) is not None
 
 
 def database(name: str) -> tuple[str, bool] | None:
@@ -135,7 +135,7 @@ def _no_checkpoint(name: str) -> bool:
 
 
 def _is_pointer(name: str, size: int) -> bool:
-    return name.rsplit("/", 1)[-1] in _POINTERS and size < 4096
+    return name.rsplit("/", 1)[-1] in POINTERS and size < 4096
 
 
 def saved_files(listing: Listing) -> Iterator[Entry]:
@@ -210,7 +210,7 @@ def _checkpoint(
 
 
 def _last_written(listing: Listing) -> Entry | None:
-    return next((e for e in listing.entries if listing.name(e) in _LAST_WRITTEN), None)
+    return next((e for e in listing.entries if listing.name(e) in LAST_WRITTEN), None)
 
 
 def newest(listing: Listing) -> Checkpoint | None:

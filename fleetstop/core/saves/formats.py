@@ -22,7 +22,7 @@ MOST_HEAD = 4 * 2**20
 _TELLING = 64
 
 ZIP_NAMES = (".pt", ".pth", ".bin", ".ckpt", ".zip", ".npz")
-_ALWAYS_ZIP = (".zip", ".npz")
+ALWAYS_ZIP = (".zip", ".npz")
 _ZIP_HEAD, _ZIP_END = b"PK\x03\x04", b"PK\x05\x06"
 _ZIP_END_BYTES = 22
 _ZIP64 = 0xFFFFFFFF
@@ -68,13 +68,13 @@ def read_file(path: str, size: int, tail: bytes | None, head: bytes | None, stab
         return read_json(size, tail, head, stable)
     if not name.endswith(ZIP_NAMES) and not (head or b"").startswith(_ZIP_HEAD):
         return _still(stable)
-    if head and not head.startswith(_ZIP_HEAD[: len(head)]) and not name.endswith(_ALWAYS_ZIP):
+    if head and not head.startswith(_ZIP_HEAD[: len(head)]) and not name.endswith(ALWAYS_ZIP):
         return _still(stable)  # torch's format before 1.6 is a row of pickles
     if tail is None:
         return Read(None, False)
     if _zip_end(size, tail[-TAIL_BYTES:]):
         return Read(True, True)
-    torn = bool(head) or name.endswith(_ALWAYS_ZIP)
+    torn = bool(head) or name.endswith(ALWAYS_ZIP)
     return Read(False, True) if torn else Read(None, False)
 
 

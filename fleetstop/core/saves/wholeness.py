@@ -28,8 +28,8 @@ from fleetstop.core.saves.listing import Entry
 MOST_READ = 64
 """Files of one checkpoint whose ends are read; of more, those that were written last."""
 
-_RANK_FILE = re.compile(r"(?:.*/)?(?:mp_rank_|zero_pp_rank_)[0-9].*")
-_HF_ARGUMENTS = "training_args.bin"
+RANK_FILE = re.compile(r"(?:.*/)?(?:mp_rank_|zero_pp_rank_)[0-9].*")
+HF_ARGUMENTS = "training_args.bin"
 
 
 def usual_interval(found: tuple[Checkpoint, ...], like: Checkpoint) -> float | None:
@@ -101,7 +101,7 @@ def has_an_end(checkpoint: Checkpoint) -> bool:
     if any(each.path == checkpoint.folder + HF_STATE for each in checkpoint.notes):
         return True
     pointer = checkpoint.pointer
-    ranks = any(_RANK_FILE.fullmatch(e.path[len(checkpoint.folder) :]) for e in checkpoint.files)
+    ranks = any(RANK_FILE.fullmatch(e.path[len(checkpoint.folder) :]) for e in checkpoint.files)
     return ranks and pointer is not None and pointer.mtime >= checkpoint.mtime
 
 
@@ -126,7 +126,7 @@ def lacking(checkpoint: Checkpoint) -> str | None:
     ):
         return f"{HF_STATE}, written last"
     pointer = checkpoint.pointer
-    if pointer is not None and any(_RANK_FILE.fullmatch(name) for name in names):
+    if pointer is not None and any(RANK_FILE.fullmatch(name) for name in names):
         return (
             f"its name in {pointer.path[len(checkpoint.root) :]}"
             if (pointer.mtime < checkpoint.mtime)
@@ -137,9 +137,7 @@ def lacking(checkpoint: Checkpoint) -> str | None:
 
 def _is_trainers(checkpoint: Checkpoint, names: Mapping[str, Entry]) -> bool:
     """A `checkpoint-500` of transformers' Trainer."""
-    return (
-        _HF_ARGUMENTS in names and re.fullmatch(r"checkpoint-[0-9]+", checkpoint.name) is not None
-    )
+    return HF_ARGUMENTS in names and re.fullmatch(r"checkpoint-[0-9]+", checkpoint.name) is not None
 
 
 def _read_too(checkpoint: Checkpoint) -> list[Entry]:

@@ -4,8 +4,8 @@
     PYTHON -I BASE/activate.py --clean BASE RUN
 
 Runs where the trainer runs, on the job's own interpreter (3.6 or later), detached, and sends no
-signal, ever. course.py, swap.py, trainer.py, rehearse.py, wary.py and supervise.py have to lie
-beside it.
+signal, ever. course.py, client.py, swap.py, trainer.py, rehearse.py, aside.py, saves.py,
+matches.py, wary.py and supervise.py have to lie beside it.
 SPEC.json, which holds secrets, is removed as soon as it is read:
 
     schema 1, run, base, dest    run is a name; base = BASE, which only we may write to; dest holds
@@ -26,24 +26,32 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
     health                       {"within_s", "log_matches": a regular expression or null}
     roll_back                    whether the old version comes back by itself
     patience_s, stale_s, keep    numbers; so many releases are kept
+    resume                       may be left out, or null: what a launch goes on from is of no
+                                 interest. {"known": the newest complete checkpoint or null, its
+                                 "directory", "rules" as saves.py reads them, "words" in which
+                                 "placeholder" stands for it, "launch" and "launch_old": [words
+                                 before them, words behind] or null}
 
 One line on stdout: `waiting PID START` (exit 0), or `failed SENTENCE` (exit 1), and then all is as
 it was. It hears the client by two files in BASE: `order`, one line `RUN WORD`, replaced by rename,
-and `beat`, touched every 5 s. While it waits: `armed` (a signal may be sent from now on), `go` (the
+and `beat`, touched every 5 s. Behind WORD may stand `alone`: the client leaves, and is not waited
+for; and why, in words. While it waits: `armed` (a signal may be sent from now on), `go` (the
 old run is gone), `cancel`. Once launched: `done` (healthy), `unwell` (it is not, and is about to be
 ended), `back` (what was launched is ended by now), `keep` (unhealthy, and left as it is), `leave`
 (somebody stops the job, and nothing is to come after it). A client
 that is silent for stale_s has left: if it never armed, nothing is done; armed, it goes on as soon
 as `gone` are gone, for which it waits patience_s; launched, it judges by `health`, and leaves
-running what lives. What it was told is unwell it never calls healthy: it waits for its end for up
-to two minutes more, and leaves it as unhealthy.
+running what lives. It goes on from the newest complete checkpoint then, which it looks for itself;
+where it cannot, from the known one. What it was told is unwell it never calls healthy: it waits for
+its end for up to two minutes more, and leaves it as unhealthy.
 
 BASE/state.json, replaced by rename, 0644, without secrets:
 
     {"schema": 1, "run", "release", "before", "step", "files": "old" | "mixed" | "new",
      "activator": {"pid", "start"}, "trainer": {"pid", "start", "mark"} or null, "exit", "signal",
      "reason", "findings": [...], "at", "order", "running", "log_rotated",
-     "confirmed_by": "client" | "activator" | null, "ended_at"}
+     "confirmed_by": "client" | "activator" | null, "checkpoint": what the launch goes on from,
+     "alone": the client has left, "wish", "ended_at"}
 
 Steps: waiting, swapping, swapped, launching, launched, rolling_back; and to end with: cancelled,
 failed, swapped (nothing was to be started), healthy, unconfirmed, unhealthy, rolled_back. It has
@@ -79,8 +87,8 @@ def _beside(name: str) -> Any:
 if TYPE_CHECKING:
     from fleetstop.remote.scripts import course, swap, trainer, wary
 else:
-    _ALL = "wary supervise rehearse trainer swap course".split()
-    wary, _, _, trainer, swap, course = map(_beside, _ALL)
+    _ALL = "wary supervise saves matches aside client rehearse trainer swap course".split()
+    wary, _, _, _, _, _, _, trainer, swap, course = map(_beside, _ALL)
 
 Json = Dict[str, Any]
 UNSEEN = contextlib.suppress(OSError, wary.Refused)

@@ -782,11 +782,11 @@ aput() { # 20: it cannot be written, 41: something else is there
     { printf %s "$text" >"$t" && chmod "$2" "$t" && mv -f -- "$t" "$f"; } 2>/dev/null ||
       { rm -f -- "$t"; exit 20; } ) || return 20
 }
-# order BASE RUN WORD : what the activator of this run reads next; beat BASE : its client lives
+# order BASE RUN WORD [TEXT] : what the activator of this run reads next; beat BASE : its client lives
 order() {
   within "$1" || return
   aword "$2" && aword "$3" || return 2
-  b=$text; put "$1/order" 644 "$2 $3\0012" && touch -- "$b/beat" || return 20
+  b=$text; put "$1/order" 644 "$2 $3${4:+ $4}\0012" && touch -- "$b/beat" || return 20
 }
 beat() { within "$1" || return; [ -d "$text" ] && touch -- "$text/beat" || return 20; }
 

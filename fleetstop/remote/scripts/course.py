@@ -12,14 +12,15 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import swap, trainer, wary
+    from fleetstop.remote.scripts import aside, client, swap, trainer, wary
 else:
-    import swap  # activate.py has loaded them from beside itself
+    import aside  # activate.py has loaded them from beside itself
+    import client
+    import swap
     import trainer
     import wary
 
 Json = Dict[str, Any]
-LOOK_S = 0.1
 HEED_S = 0.03  # while the old run is on its way out a GPU idles for as long as an order lies there
 LEAVE_S = 10.0  # so long what was launched may still be seen after the order `back`
 UNWELL_S = 120.0  # so long what is unwell may take to end once its client has left
@@ -27,46 +28,6 @@ SETTLE_S = 1.0  # so long its supervisor may take to leave after it
 TRIES_S = 600  # so long the last state is tried to be written, once a second
 ROOM = 4096
 UNSEEN = contextlib.suppress(OSError, wary.Refused)
-
-
-class Client:
-    """What the client wants, and whether it is there. Time passes by looks, at most 1 s with each:
-    while a container is frozen its client cannot be heard."""
-
-    def __init__(self, base: "wary.Top", run: str) -> None:
-        self.base, self.run = base, wary.bytes_of(run)
-        self.word = None  # type: Optional[str]
-        self.now, self._last = 0.0, time.monotonic()
-        self._heard, self._beat = 0.0, self._mark()
-
-    def look(self, words: str, every: float = LOOK_S) -> bool:
-        """Whether it said another one of `words`."""
-        time.sleep(every)
-        last, self._last = self._last, time.monotonic()
-        self.now += min(self._last - last, 1.0)
-        beat, said = self._mark(), self._order()
-        if beat != self._beat:
-            self._beat, self._heard = beat, self.now
-        if said is None or said == self.word or said not in words.split():
-            return False
-        self.word, self._heard = said, self.now
-        return True
-
-    def silent_s(self) -> float:
-        return self.now - self._heard
-
-    def _order(self) -> Optional[str]:
-        with UNSEEN, open(self.base.at(b"order"), "rb") as file:
-            said = file.read(ROOM).split()
-            if len(said) == 2 and said[0] == self.run:
-                return said[1].decode("ascii", "replace")
-        return None
-
-    def _mark(self) -> Any:
-        with UNSEEN:
-            seen = os.lstat(self.base.at(b"beat"))
-            return seen.st_ino, seen.st_mtime_ns
-        return None
 
 
 class Activation:
@@ -77,7 +38,7 @@ class Activation:
         self.spec, self.swap = spec, swap.Swap(spec, own)
         self.base = self.swap.base
         self.new, self.old = map(self._trainer, ("launch", "launch_old"), self.swap.litter.launches)
-        self.client = Client(self.base, spec["run"])
+        self.client = client.Client(self.base, spec["run"], spec["stale_s"])
         self.state = {"schema": 1, "step": None, "files": "old"}  # type: Json
         self.findings = []  # type: List[str]
         self.state.update(activator=own, findings=self.findings, ended_at=None)
@@ -85,6 +46,8 @@ class Activation:
         for name in "trainer exit signal reason at order running log_rotated confirmed_by".split():
             self.state[name] = None
         self.was = {}  # type: Json
+        self.resume = spec.get("resume") or {}  # type: Json
+        self.state.update(checkpoint=self.resume.get("known"), alone=False, wish=spec.get("wish"))
         self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
@@ -129,8 +92,8 @@ class Activation:
         alone = None  # type: Optional[float]
         while True:
             if self.client.look("armed go cancel", HEED_S):
-                self.say("waiting", order=self.client.word)
-            word, silent = self.client.word, self.client.silent_s() >= self.spec["stale_s"]
+                self.say("waiting", order=self.client.word, alone=self.client.gone_s() >= 0)
+            word, silent = self.client.word, self.client.gone_s() >= 0
             if word == "cancel":
                 return self._leave("cancelled", "the client cancelled it")
             if not silent and word != "go":
@@ -170,12 +133,23 @@ class Activation:
         return self.watch(self.new, self.client.now)
 
     def _hear_late(self) -> None:
-        """Arguments that were known only once the old run had ended: its last checkpoint, say."""
+        """Arguments that were known only once the old run had ended, with its last checkpoint;
+        where the client has left without a word they are found here."""
+        told = {}  # type: Json
         with UNSEEN, open(self.base.at(self.swap.litter.late), "rb") as file:
             told = json.loads(file.read().decode())
-            for name, one in (("launch", self.new), ("launch_old", self.old)):
-                if one is not None and name in told:
-                    one.late = [str(word) for word in told[name]]
+        if not told and self.resume and self.client.word != "go":
+            found, findings = aside.goes_on_from(self.resume)
+            self.findings += findings
+            if found and found != self.resume["known"]:
+                names = ("launch", "launch_old")
+                told = {name: aside.argv_from(self.resume, name, found) for name in names}
+                told["checkpoint"] = found
+        for name, one in (("launch", self.new), ("launch_old", self.old)):
+            if one is not None and told.get(name):
+                one.late = [str(word) for word in told[name]]
+        self.state["checkpoint"] = told.get("checkpoint", self.state["checkpoint"])
+        self.resume = {}  # once: the old version comes back with what was found for it
 
     def _rotate(self) -> None:
         """What somebody writes stays where it is: his lines would go on into the old file."""
@@ -200,13 +174,14 @@ class Activation:
         """Until somebody has judged it, or nothing lives of it."""
         asked = since
         while True:
-            if self.client.look("unwell done keep back leave"):
+            # `go` is taken already, but its client may leave with it
+            if self.client.look("armed go unwell done keep back leave"):
                 asked = self.client.now
-                self.say("launched", order=self.client.word)
+                self.say("launched", order=self.client.word, alone=self.client.gone_s() >= 0)
             word, left, now = self.client.word, new.left(), self.client.now
             self._note_end(new, left)
             if not left:
-                told = str(self.ended)
+                told = self._told_end()
                 return self.back(told) if word == "back" else self._down(told)
             if word == "done" and new.runs():
                 return self._healthy("client")
@@ -218,13 +193,20 @@ class Activation:
             if word == "leave":
                 return self.end("unconfirmed", reason="it was asked to leave, before it had judged")
             if word == "keep":
-                return self.end("unhealthy", reason="the client found it so, and left it running")
-            alone = self.client.silent_s() - self.spec["stale_s"]
+                told = f"{self.client.why or 'the client found it so'}; it was left running"
+                return self.end("unhealthy", reason=told)
+            alone = self.client.gone_s()
             if word == "unwell" and alone >= min(UNWELL_S, self.spec["patience_s"]):
                 told = "the client found it so, and left before it had ended"
                 return self.end("unhealthy", reason=told)
             if word != "unwell" and alone >= 0 and now - since >= self.spec["health"]["within_s"]:
                 return self._judge(new)
+
+    def _told_end(self) -> str:
+        """Its end is no reason where its client had found it unwell before, and ended it."""
+        if self.client.word in ("unwell", "back"):
+            return f"{self.client.why or 'the client found it unwell'}; {self.ended} after that"
+        return str(self.ended)
 
     def _note_end(self, new: "trainer.Trainer", left: List[int]) -> None:
         """Of what was started itself; what it started may live on."""
@@ -243,7 +225,11 @@ class Activation:
         told = "the client left before it had judged"
         if not new.runs():
             return self.end("unconfirmed", reason=f"{told}, and {self.ended or 'it ended'}")
-        if not new.said(self.spec["health"]["log_matches"]):
+        said = new.said(self.spec["health"]["log_matches"])
+        if said is None:
+            self.findings.append("log_matches took too long: health was not judged by it")
+            return self.end("unconfirmed", reason=f"{told}, and log_matches took too long")
+        if not said:
             return self.end("unconfirmed", reason=f"{told}, and the log does not tell of health")
         return self._healthy("activator")
 

@@ -4,9 +4,10 @@ The job's own Python gets it as text: one question as JSON on stdin, its answer 
 Standard library, Python >= 3.6. What `ask` may be:
 
 names     {"there", "may"}: real names, of `there` those that exist, of `may` as far as they do
-ground    {"base", "dest", "wanted"}: the activator's state, whether it lives, how long ago its
-          client was heard, the kept releases and how they did, SHA-256 of what lies at these
-          places and at those of every release, times of change, the time, and what the
+ground    {"base", "dest", "wanted"}: the activator's state, whether it lives, what it was told
+          last, how long ago its client was heard, the kept releases and how they did, SHA-256 of
+          what lies at these places and at those of every release, times of change, the time, and
+          what the
           supervisor of the last start recorded
 contents  {"paths", "most"}: the bytes of plain files up to so many, in base64
 """
@@ -137,6 +138,7 @@ def ground(asked: Said) -> Said:
     return {
         "state": state,
         "activator": lives(activator) if activator else False,
+        "order": read(os.path.join(base, b"order")),
         "beat_s": beat,
         "releases": kept,
         "tried": tried,

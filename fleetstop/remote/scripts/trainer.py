@@ -4,7 +4,6 @@ Loaded by activate.py, beside which it lies. Python 3.6 or later, standard libra
 """
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -17,9 +16,10 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import rehearse, wary
+    from fleetstop.remote.scripts import aside, rehearse, wary
 else:
-    import rehearse  # activate.py has loaded both from beside itself
+    import aside  # activate.py has loaded them from beside itself
+    import rehearse
     import wary
 
 Json = Dict[str, Any]
@@ -47,6 +47,7 @@ class Trainer:
         self.lacks_log = False
         self.status, self.mark = wary.bytes_of(spec["status"]), str(spec["mark"])
         self.log = wary.bytes_of(spec["log"]) if spec["log"] else None
+        self.name = _named(spec["argv"], wary.bytes_of(spec["cwd"]))
         self.id = None  # type: Optional[Json]
         self._old = 0
 
@@ -170,24 +171,24 @@ class Trainer:
         if state.get("failed"):
             return None, None, str(state["failed"])
         if state.get("signal"):
-            return None, state["signal"], f"it was ended by {state['signal']}"
+            return None, state["signal"], f"{self.name} was ended by {state['signal']}"
         if state.get("exit") is not None:
-            return state["exit"], None, f"it ended with exit code {state['exit']}"
-        return None, None, "it ended, and how was not recorded"
+            return state["exit"], None, f"{self.name} ended with exit code {state['exit']}"
+        return None, None, f"{self.name} ended, and how was not recorded"
 
-    def said(self, pattern: Optional[str]) -> bool:
-        """Whether a line that was logged since the start matches. Bars of tqdm are lines too."""
+    def said(self, pattern: Optional[str]) -> Optional[bool]:
+        """Whether a line that was logged since the start matches; None: that took too long."""
         if pattern is None:
             return True
         if self.log is None:
             return False
-        with UNSEEN:
-            file = os.open(self.log, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-            with os.fdopen(file, "rb") as log:
-                log.seek(self._old)
-                lines = io.TextIOWrapper(log, "utf-8", "replace")
-                return any(re.search(pattern, line) for line in lines)
-        return False
+        return aside.matches(wary.text_of(self.log), self._old, pattern)
+
+
+def _named(argv: List[str], cwd: bytes) -> str:
+    """What was started, without what it was told: `bash run.sh`. It need not be the trainer."""
+    script = [word for word in argv[1:2] if os.path.isfile(os.path.join(cwd, wary.bytes_of(word)))]
+    return " ".join(os.path.basename(word) for word in argv[:1] + script)
 
 
 def _leads_nowhere(log: bytes) -> bool:

@@ -1,0 +1,59 @@
+"""Asks a script beside it what may take for ever, and is answered in time or not at all.
+
+Loaded by activate.py, beside which it lies. Who is asked ends himself; nobody is signalled.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional, Tuple
+
+Json = Dict[str, Any]
+SAVES_S = 60.0
+MATCHES_S = 20.0
+HERE = os.path.dirname(os.path.abspath(os.fsencode(__file__)))
+
+
+def asked(script: bytes, question: Json, limit_s: float) -> Optional[Json]:
+    """None: it took too long, or could not be asked."""
+    words = [os.fsencode(sys.executable), b"-I", os.path.join(HERE, script), b"%g" % limit_s]
+    try:
+        child = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/"
+        )
+        said, _ = child.communicate(json.dumps(question).encode("ascii"), limit_s + 2.0)
+        told = json.loads(said.decode("ascii"))
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return dict(told) if isinstance(told, dict) else None
+
+
+def matches(log: str, begin: int, pattern: str) -> Optional[bool]:
+    """Whether a line that was logged since then does; None: the pattern took too long."""
+    question = {"log": log, "from": begin, "pattern": pattern}
+    told = asked(b"matches.py", question, MATCHES_S)
+    return None if told is None else bool(told.get("matched"))
+
+
+def goes_on_from(resume: Json) -> Tuple[Optional[str], List[str]]:
+    """The newest complete checkpoint, and what there is to tell of it."""
+    known = resume["known"]
+    told = asked(b"saves.py", resume, SAVES_S) or {"unseen": "no answer came in time"}
+    if told.get("unseen"):
+        why, found = f"could not be looked for ({told['unseen']})", None
+    else:
+        why, found = "is not seen to be complete", told["found"]
+    if found is None:
+        left = f"{known}, the newest before the stop" if known else "no checkpoint"
+        return known, [f"the client left, and what the stop saved {why}: it goes on from {left}"]
+    return found, [f"the client left: it goes on from {found}, the newest complete one"]
+
+
+def argv_from(resume: Json, name: str, checkpoint: str) -> Optional[List[str]]:
+    """The words of that launch, with the checkpoint in its place."""
+    if not resume.get(name):
+        return None
+    before, after = resume[name]
+    words = [word.replace(resume["placeholder"], checkpoint) for word in resume["words"]]
+    return list(before) + words + list(after)

@@ -1,0 +1,166 @@
+"""What a launch is started with: what the stop saved is known only after it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleetstop import events as e
+from fleetstop.actions.attempt import Wish
+from fleetstop.actions.confirming import confirm
+from fleetstop.actions.equipping import Equipment
+from fleetstop.actions.errand import Errand, wished
+from fleetstop.actions.grounding import newest_whole
+from fleetstop.actions.launch_plan import LaunchPlan
+from fleetstop.actions.launching import launch_through
+from fleetstop.actions.locate import Scene, locate
+from fleetstop.actions.lots import Lot
+from fleetstop.core.inventory import Healthcheck, Launch
+from fleetstop.core.launching.activation import State, state_of
+from fleetstop.core.launching.recipe import Extra, Known
+from fleetstop.core.releases.ground import Ground
+from fleetstop.core.report import Outcome, exit_code_of
+from tests.actions.stage import GENTLE, JOB, job
+from tests.actions.test_launching import Bringing, a_host, born, plan
+from tests.fakes.fake_activator import BASE, LaunchHost
+from tests.fakes.fake_host import whole
+
+RESUMING = Launch(run=("bash", "run.sh"), cwd="/root", resume=("--resume", "{checkpoint}"))
+ERRAND = Errand(command="restart", stop=Wish(playbook=GENTLE, consent="absent"))
+
+
+def lot_of(stage: Bringing, scene: Scene) -> Lot:
+    lot = Lot(stage.scope, scene, None, "/usr/bin/python3", "/root")
+    lot.ground = Ground(
+        state=None, activator=None, beat_s=None, releases={}, on_disk={}, changed={}, last=None,
+        now=0.0, tools=BASE,
+    )  # fmt: skip
+    return lot
+
+
+async def equipped(stage: Bringing, errand: Errand = ERRAND) -> tuple[Lot, Equipment]:
+    lot = lot_of(stage, await locate(stage.scope))
+    newest = await newest_whole(stage.scope, lot.job.checkpoints, at_rest=True)
+    return lot, Equipment(lot, errand, Known(checkpoint=newest))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_it_goes_on_from_what_the_stop_saved(first: bool) -> None:
+    """Also where that is the first one there is: it was decided before, and the steps of the
+    whole run were lost."""
+
+    async def story() -> None:
+        host = a_host()
+        if not first:
+            host.write("/ck/step_1.pt", whole(), age_s=500.0)
+        stage = Bringing(host, launch=RESUMING)
+        lot, needs = await equipped(stage)
+        told = await needs.plan()
+        known = None if first else "/ck/step_1.pt"
+        resume = told.spec.resume
+        assert resume is not None
+        assert (resume.known, resume.directory, resume.words) == (
+            known, "/ck", ("--resume", "{checkpoint}"),
+        )  # fmt: skip
+        host.write("/ck/step_2.pt", whole())
+        late = await needs.late(told)
+        assert json.loads(host.text_of(f"{BASE}/late-run1.json")) == {
+            "launch": ["bash", "run.sh", "--resume", "/ck/step_2.pt"],
+            "checkpoint": "/ck/step_2.pt",
+        }
+        assert late.expected.arguments == ("--resume", "/ck/step_2.pt")
+        assert "it goes on from /ck/step_2.pt" in lot.findings
+
+    asyncio.run(story())
+
+
+def test_what_is_cut_is_nothing_to_go_on_from() -> None:
+    async def story() -> None:
+        host = a_host()
+        stage = Bringing(host, launch=RESUMING)
+        _, needs = await equipped(stage)
+        told = await needs.plan()
+        host.write("/ck/step_2.pt", whole()[:200])
+        assert await needs.late(told) is told
+        assert f"{BASE}/late-run1.json" not in host.files
+
+    asyncio.run(story())
+
+
+async def went_back(host: LaunchHost, told: LaunchPlan) -> State:
+    """The new one ended with exit 3, and whoever watched left just when the old one was back."""
+    stage = Bringing(host)
+    task = asyncio.ensure_future(launch_through(stage.scope, told, stage.world.inside))
+    while not stage.of(e.RolledBack):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    state = state_of(host.text_of(f"{BASE}/state.json"))
+    assert state is not None
+    assert (state.step, state.exit) == ("rolled_back", 3)
+    return state
+
+
+def confirmed(host: LaunchHost, state: State, **facts: Any) -> tuple[Outcome, Bringing]:
+    stage = Bringing(host, "run2", **facts)
+
+    async def story() -> Outcome:
+        lot, needs = await equipped(stage)
+        lock = stage.lock()
+        await lock.claim()
+        return await confirm(lot, needs, state, lock)
+
+    return asyncio.run(story()), stage
+
+
+def test_the_old_version_that_is_back_is_not_called_dead_by_the_new_ones_end() -> None:
+    host = a_host(born(dies_after=2.0, exit_=3), born())
+    state = asyncio.run(went_back(host, plan()))
+    outcome, stage = confirmed(host, state, launch=Launch(run=("bash", "run.sh"), cwd="/root"))
+    assert (outcome.result, exit_code_of(outcome)) == ("running", 0), outcome.reason
+    assert stage.of(e.Unhealthy) == []
+    assert outcome.release is not None
+    assert outcome.release.running == state.running
+
+
+def test_what_was_launched_is_asked_for_the_checkpoint_it_was_given() -> None:
+    """It has saved since: the newest is not what its words name."""
+    host = a_host(born())
+    host.write("/ck/step_2.pt", whole())
+    made = born()
+
+    def birth(host: LaunchHost, above: int) -> Any:
+        shell = made(host, above)
+        for each in (shell, *host.all_below(shell)):
+            each.argv = (*each.argv, "--resume", "/ck/step_1.pt")
+        return shell
+
+    host.births = [birth]
+    host.write("/ck/step_1.pt", whole(), age_s=500.0)
+    stage = Bringing(host)
+    asyncio.run(launch_through(stage.scope, plan(), stage.world.inside))
+    state = state_of(host.text_of(f"{BASE}/state.json"))
+    assert state is not None
+    state = msgspec.structs.replace(state, checkpoint="/ck/step_1.pt")
+    outcome, _ = confirmed(host, state, launch=RESUMING)
+    assert outcome.result == "running", outcome.reason
+    assert host.text_of(f"{BASE}/order") == "run1 done\n"
+
+
+def test_the_same_command_is_known_by_its_wish() -> None:
+    assert wished(ERRAND, JOB, {}) == wished(ERRAND, JOB, {})
+    other = [
+        msgspec.structs.replace(ERRAND, command="rollback"),
+        msgspec.structs.replace(ERRAND, extra=Extra(words=("--lr", "3"))),
+        msgspec.structs.replace(ERRAND, extra=Extra(env={"SEED": "7"})),
+        msgspec.structs.replace(ERRAND, command="redeploy"),
+    ]
+    assert len({wished(each, JOB, {"a": "1"}) for each in (ERRAND, *other)}) == 5
+    other_check = job(healthcheck=Healthcheck(log_matches="tok/s"))
+    assert wished(ERRAND, other_check, {}) != wished(ERRAND, JOB, {})
+    redeploy = other[-1]
+    assert wished(redeploy, JOB, {"a": "1"}) != wished(redeploy, JOB, {"a": "2"})

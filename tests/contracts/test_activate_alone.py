@@ -1,0 +1,188 @@
+"""The activator without its client: told to go on by itself, with what it has to find out then."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetstop.core.saves import rules
+from tests.contracts.activation import NEW, OLD, Activator, until
+
+RESUMES = 'echo "$@" >>../said\nexec sleep 300\n'
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Activator]:
+    made = Activator(tmp_path)
+    made.old("train.sh", OLD)
+    made.log.write_text("old tok/s\n")
+    made.new("train.sh", NEW)
+    yield made
+    made.close()
+
+
+def test_a_client_that_says_so_is_not_waited_for(job: Activator) -> None:
+    """Ctrl-C after the signal: the GPUs do not idle until its silence is believed."""
+    old = job.runs()
+    job.begin(stale_s=600, patience_s=300)
+    job.order("armed alone")
+    until(lambda: job.state["alone"], "it tells that it heard")
+    assert job.state["step"] == "waiting"
+    old.kill()
+    old.wait()
+    state = job.end("healthy")
+    assert (state["order"], state["alone"], state["confirmed_by"]) == ("armed", True, "activator")
+    job.runs_now("new")
+
+
+def test_who_leaves_before_any_signal_changes_nothing(job: Activator) -> None:
+    """And a job that ends by itself then is not started anew."""
+    old = job.runs()
+    job.begin(stale_s=600)
+    job.order("keep alone")  # no word for who waits
+    time.sleep(0.5)
+    assert job.state["step"] == "waiting"
+    old.kill()
+    old.wait()
+    job.order("cancel")
+    job.end("cancelled")
+    assert (job.dest / "train.sh").read_text() == OLD
+
+
+def test_its_health_is_judged_at_once_too(job: Activator) -> None:
+    job.begin(stale_s=600, health={"within_s": 0.5, "log_matches": "new tok/s"})
+    job.order("go alone")
+    assert job.end("healthy")["confirmed_by"] == "activator"
+
+
+def test_a_reason_that_was_given_is_the_reason(job: Activator) -> None:
+    """Not how it ended once its client ended it."""
+    job.begin(stale_s=600)
+    job.order("go")
+    job.reach("launched")
+    new = job.runs_now("new")
+    job.order("unwell nothing new in the log matches 'tok/sec'")
+    until(lambda: job.state["order"] == "unwell", "it tells that it heard")
+    os.kill(new, signal.SIGINT)
+    state = job.end("rolled_back")
+    why = "nothing new in the log matches 'tok/sec'; sh train.sh was ended by INT after that"
+    assert (state["reason"], state["signal"]) == (why, "INT")
+
+
+def checkpoint(folder: Path, number: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    made, path = io.BytesIO(), folder / f"step_{number}.pt"
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("data.pkl", b"x" * 300)
+    path.write_bytes(made.getvalue())
+    at = time.time() - 1000 + number
+    os.utime(path, (at, at))
+    return path
+
+
+def resume(job: Activator, known: Path | None) -> dict[str, Any]:
+    words = ["sh", "train.sh"]
+    return {
+        "known": str(known) if known else None, "directory": str(job.place / "ck"),
+        "rules": rules.told(), "words": ["--from", "@"], "placeholder": "@",
+        "launch": [words, ["--lr", "1"]], "launch_old": [words, []],
+    }  # fmt: skip
+
+
+def said(job: Activator, lines: int) -> list[str]:
+    path = job.place / "said"
+    until(lambda: path.exists() and path.read_text().count("\n") >= lines, "it says its words")
+    return path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_it_goes_on_from_what_the_stop_has_saved(job: Activator, first: bool) -> None:
+    """From the newest that is whole; what was cut while it was written is none. `first`: before
+    the stop there was none."""
+    job.spec["files"].clear()
+    job.new("train.sh", RESUMES)
+    ck = job.place / "ck"
+    known = None if first else checkpoint(ck, 100)
+    old = job.runs()
+    job.begin(stale_s=600, patience_s=300, resume=resume(job, known))
+    assert job.state["checkpoint"] == (str(known) if known else None)
+    saved, torn = checkpoint(ck, 200), checkpoint(ck, 300)
+    os.truncate(torn, 150)
+    os.utime(torn)
+    job.order("armed alone")
+    old.kill()
+    old.wait()
+    state = job.end("healthy")
+    assert said(job, 1) == [f"--from {saved} --lr 1"]
+    assert state["checkpoint"] == str(saved)
+    told = f"the client left: it goes on from {saved}, the newest complete one"
+    assert state["findings"] == [told]
+
+
+def test_the_old_version_goes_on_from_it_too(job: Activator) -> None:
+    job.spec["files"].clear()
+    job.new("train.sh", "exit 3\n")
+    job.old("train.sh", RESUMES)
+    known = checkpoint(job.place / "ck", 100)
+    job.begin(stale_s=600, resume=resume(job, known))
+    saved = checkpoint(job.place / "ck", 200)
+    job.order("armed alone")
+    state = job.end("rolled_back")
+    assert said(job, 1) == [f"--from {saved}"]
+    assert state["checkpoint"] == str(saved)
+
+
+def test_where_it_cannot_look_it_keeps_to_what_was_known_and_says_so(job: Activator) -> None:
+    job.spec["files"].clear()
+    job.new("train.sh", RESUMES)
+    known = checkpoint(job.place / "ck", 100)
+    argv = ["sh", "train.sh", "--from", str(known), "--lr", "1"]
+    job.begin(
+        stale_s=600, launch=job.launch("new", argv=argv),
+        resume={**resume(job, known), "rules": {"broken": 1}},
+    )  # fmt: skip
+    checkpoint(job.place / "ck", 200)
+    job.order("armed alone")
+    state = job.end("healthy")
+    assert said(job, 1) == [f"--from {known} --lr 1"]
+    assert state["checkpoint"] == str(known)
+    (finding,) = state["findings"]
+    assert "could not be looked for" in finding
+    assert finding.endswith(f"it goes on from {known}, the newest before the stop")
+
+
+def test_what_the_client_has_told_is_not_looked_for_again(job: Activator) -> None:
+    job.spec["files"].clear()
+    job.new("train.sh", RESUMES)
+    known = checkpoint(job.place / "ck", 100)
+    argv = ["sh", "train.sh", "--from", str(known)]
+    job.begin(launch=job.launch("new", argv=argv), resume=resume(job, known))
+    checkpoint(job.place / "ck", 200)
+    job.order("go")
+    state = job.reach("launched")
+    assert said(job, 1) == [f"--from {known}"]
+    assert (state["checkpoint"], state["findings"]) == (str(known), [])
+    job.order("done")
+    job.end("healthy")
+
+
+def test_a_pattern_that_takes_for_ever_is_no_health_and_hangs_nobody(job: Activator) -> None:
+    """It sent the activator into a regular expression of years, with the roll-back behind it."""
+    aside = job.base / "aside.py"
+    aside.write_text(aside.read_text().replace("MATCHES_S = 20.0", "MATCHES_S = 0.5"))
+    job.spec["files"].clear()
+    job.new("train.sh", f"echo {'a' * 60}b\nexec sleep 300\n")
+    job.begin(stale_s=600, health={"within_s": 0.3, "log_matches": "(a+)+$"})
+    job.order("go alone")
+    state = job.end("unconfirmed")
+    assert state["reason"].endswith("and log_matches took too long")
+    assert state["findings"] == ["log_matches took too long: health was not judged by it"]
+    job.runs_now("new")
