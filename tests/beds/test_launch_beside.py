@@ -84,9 +84,9 @@ def test_the_last_death_that_nobody_explained_is_named(box: Bed, tmp_path: Path)
     assert not any("the last run ended" in each for each in third.target["findings"])
 
 
-ODD = """#!/bin/sh
+ODD = """#!/bin/bash
 case "$*" in *-I*) echo "unknown option -I" >&2; exit 2;; esac
-exec /usr/bin/python3 "$@"
+exec -a "$0" /usr/bin/python3 "$@"
 """
 
 
@@ -106,7 +106,14 @@ def test_a_python_that_is_none_for_us_starts_its_job_all_the_same(box: Bed, tmp_
     ran = ask(box, "launch", inventory=inventory)
     assert ran.code == 0, ran.people
     assert any("python3 there starts the job instead" in each for each in ran.target["findings"])
-    assert len(trainers(box)) == 1
+    (first,) = trainers(box)
+    # what runs is stopped only now that somebody is there who can bring it up again
+    ran = ask(box, "restart", inventory=inventory)
+    assert (ran.code, [each[0] for each in ran.signals]) == (0, ["INT"]), ran.people
+    assert any("/opt/odd/python3 did not answer" in each for each in ran.target["findings"])
+    assert box.saved()
+    (second,) = trainers(box)
+    assert second != first
     odd.unlink()
 
 
