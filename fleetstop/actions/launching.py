@@ -285,4 +285,4 @@ class Launching(Account):
                 if self._own_lock:
                     await self.lock.release(None)
         except (CouldNotLook, Refused, TimeoutError) as exc:
-            self.scope.teller.finding(f"{told}: {exc or 'it took too long'}")
+            self.scope.teller.finding(f"{told}: {str(exc) or 'it took too long'}")
