@@ -273,7 +273,7 @@ class Activation:
         """What the last state tells of what runs: that it is ours, and which release."""
         its = other.get("trainer")
         one = {name: its[name] for name in ("pid", "start")} if its else None
-        return {"trainer": its, "running": other["running"]} if one in self.spec["gone"] else {}
+        return {"trainer": its, "running": other.get("running")} if one in self.spec["gone"] else {}
 
     def _runs(self) -> Json:
         known = {"trainer": None, "running": self.swap.before, **self.was}
