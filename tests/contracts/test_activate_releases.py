@@ -143,7 +143,7 @@ def test_how_each_release_did_is_noted_beside_it(job: Activator) -> None:
     job.order("go")
     state = job.end("rolled_back")
     assert set(tried(job, "r3")) == {"failed", "reason"}
-    assert tried(job, "r3")["reason"] == state["reason"] == "it ended with exit code 3"
+    assert tried(job, "r3")["reason"] == state["reason"] == "sh train.sh ended with exit code 3"
     assert set(tried(job, "r2")) == {"healthy"}
     assert [name for name in job.litter() if "status" not in name] == []
 
@@ -210,7 +210,7 @@ def test_a_restart_goes_back_to_how_it_ran(job: Activator) -> None:
     restart(job, launch=job.launch("new", argv=["sh", "-c", "exit 2"]))
     job.order("go")
     state = job.end("rolled_back")
-    assert (state["running"], state["reason"]) == ("r7", "it ended with exit code 2")
+    assert (state["running"], state["reason"]) == ("r7", "sh ended with exit code 2")
     assert state["files"] == "old"
     job.runs_now("old")
     assert tried(job, "r7") == {}
