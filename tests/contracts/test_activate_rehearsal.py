@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,18 @@ def job(tmp_path: Path) -> Iterator[Activator]:
 
 
 @pytest.fixture
-def mine(job: Activator) -> Activator:
-    """The trainer is another user's; the directories are open to everybody."""
-    for each in (job.place, *job.place.parents):
-        if each.stat().st_uid == os.getuid() and each != Path("/"):
-            each.chmod(each.stat().st_mode | 0o055)
-    return job
+def mine() -> Iterator[Activator]:
+    """The trainer is another user's; the directories are open to everybody. They do not lie below
+    pytest's own, which each of its workers closes anew."""
+    place = Path(tempfile.mkdtemp(prefix="fsc-", dir="/tmp"))
+    one = Activator(place)
+    one.old("train.sh", OLD)
+    for each in (one.place, *one.place.parents):
+        if each == place or place in each.parents:
+            each.chmod(0o755)
+    yield one
+    one.close()
+    shutil.rmtree(place)
 
 
 def nobodys(job: Activator, mark: str, **more: Any) -> dict[str, Any]:
