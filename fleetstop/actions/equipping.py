@@ -18,6 +18,7 @@ from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
 from fleetstop.actions.showing import wish
+from fleetstop.core import redact
 from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching import launchers
@@ -30,10 +31,9 @@ from fleetstop.core.launching.recipe import (
     Known,
     Recipe,
     alike,
-    around_resume,
     as_it_ran,
     recipe,
-    resume_words,
+    resumes,
     shown,
 )
 from fleetstop.core.launching.restored import Ran, Restored, restored
@@ -54,19 +54,17 @@ class Equipment:
     back; None: nothing runs, or nothing changes."""
 
     def __init__(self, lot: Lot, errand: Errand, place: Known) -> None:
-        self._lot, self._errand, self._place = lot, errand, place
+        self._lot, self._errand = lot, errand
         launch = lot.job.launch
         self._words = launch.resume if launch is not None else ()
+        self._place = msgspec.structs.replace(place, resume=lot.resumes)
         self._then = self._restored() if lot.source is not None else None
         self.goes_on_from(place.checkpoint)
 
     def goes_on_from(self, checkpoint: str | None) -> None:
         """None: where its words to resume name one, from nothing. Also what runs by now goes on
         from what it was told once, not from what it has saved since."""
-        resume = bool(self._words) and (checkpoint is not None or not asks_for_one(self._words))
         self._place = msgspec.structs.replace(self._place, checkpoint=checkpoint)
-        self._extra = msgspec.structs.replace(self._errand.extra, resume=resume)
-        self._bare = Extra(resume=resume)
         self._make()
 
     def _restored(self) -> Restored:
@@ -77,14 +75,16 @@ class Equipment:
 
     def _make(self) -> None:
         lot, origin = self._lot, self._then.origin if self._then is not None else None
-        if origin is not None:
-            then = msgspec.structs.replace(self._place, origin=origin)
-            self.new = self._recipe(as_it_ran, then, self._extra, lot.run)
+        extra = self._errand.extra
+        if origin is not None and lot.source is not None:
+            then = msgspec.structs.replace(self._place, origin=origin, resume=lot.source.resume)
+            self.new = self._recipe(as_it_ran, then, _going_on(extra), lot.run)
         else:
-            self.new = self._recipe(recipe, self._place, self._extra, lot.run)
+            goes = msgspec.structs.replace(extra, resume=resumes(self._words, self._place))
+            self.new = self._recipe(recipe, self._place, goes, lot.run)
         self.old: Recipe | None = None
         if lot.now is not None:
-            old = self._recipe(as_it_ran, self._place, self._bare, f"{lot.run}-old")
+            old = self._recipe(as_it_ran, self._place, _going_on(Extra()), f"{lot.run}-old")
             self.old = old if lot.files or not alike(self.new.spec, old.spec) else None
 
     def show(self) -> None:
@@ -102,22 +102,36 @@ class Equipment:
             notes=self._notes(),
             adopted=then is None and (launch is None or not launch.run),
             carrier=launchers.carried_in(lot.job),
-            resumes=self._place.checkpoint if self._extra.resume else None,
-            added=tuple(name for name in self._extra.env if name in told.env),
+            resumes=self._place.checkpoint if self.new.added else None,
+            added=tuple(name for name in self._errand.extra.env if name in told.env),
             within_s=check.within_s,
             log_matches=check.log_matches,
             roll_back=self._rolls_back,
             as_release=then,
         )
         if not self._as_then:
-            for text in dropped(launch, self._place, self.new.spec, self._extra.env):
+            for text in dropped(launch, self._place, self.new.spec, self._errand.extra.env):
                 lot.finding(text)
 
     def _notes(self) -> tuple[str, ...]:
         then = self._then.notes if self._then is not None else ()
         old = self.old.notes if self.old is not None and self._rolls_back else ()
         back = [f"should what runs now come back: {e}" for e in old if e not in self.new.notes]
-        return (*then, *self.new.notes, *back)
+        return (*then, *self.new.notes, *self._not_resumed(), *back)
+
+    def _not_resumed(self) -> tuple[str, ...]:
+        """What the inventory says of resuming is of the new version: another may not know it."""
+        without, found = f"without {redact.command(self._words)}", []
+        if self._words and self._as_then and not self.new.resume:
+            found.append(f"it starts as it did then: {without}")
+        if self._words and self._rolls_back and self.old is not None and not self.old.resume:
+            found.append(f"should what runs now come back, it starts as it ran: {without}")
+        return tuple(found)
+
+    @property
+    def _asks(self) -> bool:
+        """Whether a checkpoint is named in what may be started."""
+        return any(asks_for_one(each.resume) for each in (self.new, self.old) if each is not None)
 
     @property
     def _as_then(self) -> bool:
@@ -134,21 +148,19 @@ class Equipment:
 
     def _resume(self) -> Resume | None:
         """For an activator that will be on its own once the old run has ended."""
-        lot, old = self._lot, self.old
-        if lot.job.checkpoints is None or not asks_for_one(self._words):
+        directory, new, old = self._lot.job.checkpoints, self.new, self.old
+        if directory is None or not self._asks:
             return None
         return Resume(
             known=self._place.checkpoint,
-            directory=lot.job.checkpoints,
-            words=self._words,
-            launch=self._around(self.new, self._extra),
-            launch_old=self._around(old, self._bare) if old is not None else None,
+            directory=directory,
+            words=new.resume,
+            launch=new.around if asks_for_one(new.resume) else None,
+            launch_old=old.around if old is not None and asks_for_one(old.resume) else None,
             rules=rules.told(),
             placeholder=CHECKPOINT,
+            words_old=old.resume if old is not None else None,
         )
-
-    def _around(self, made: Recipe, extra: Extra) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return around_resume(self._lot.job.launch, made.spec.argv, self._place, extra)
 
     async def plan(self) -> LaunchPlan:
         """With everything in the container, and proved. Raises DeployFailed, nothing left."""
@@ -176,6 +188,11 @@ class Equipment:
             stays=lot.lies.id if not lot.files and lot.lies is not None else None,
             more=self._more(),
             resume=self._resume(),
+            resumes={
+                name: made.resume
+                for name, made in (("launch", self.new), ("launch_old", self.old))
+                if made is not None
+            },
             wish=wished(errand, lot.job, lot.wanted),
         )
         return LaunchPlan(
@@ -184,7 +201,7 @@ class Equipment:
             tools=lot.ground.tools,
             scripts=scripts(*(("stay",) if launchers.carrier(lot.job) else ())),
             expected=self.expected,
-            expected_old=self._expected(self.old, self._bare) if self.old is not None else None,
+            expected_old=self.expected_old,
             done="redeployed" if lot.files else "running",
         )
 
@@ -220,7 +237,11 @@ class Equipment:
 
     @property
     def expected(self) -> Expected:
-        return self._expected(self.new, self._extra)
+        return self._expected(self.new, self._errand.extra)
+
+    @property
+    def expected_old(self) -> Expected | None:
+        return self._expected(self.old, Extra()) if self.old is not None else None
 
     def _expected(self, made: Recipe, extra: Extra) -> Expected:
         job = self._lot.job
@@ -230,7 +251,7 @@ class Equipment:
         given = {name: value for name, value in said.items() if made.spec.env.get(name) == value}
         return Expected(
             argv=made.spec.argv,
-            arguments=(*resume_words(job.launch, self._place, extra), *extra.words),
+            arguments=(*made.added, *extra.words),
             env={**given, **extra.env},
             stop_signal=job.stop_signal,
             log_matches=check.log_matches,
@@ -241,10 +262,10 @@ class Equipment:
     async def late(self, plan: LaunchPlan) -> LaunchPlan:
         """Once the old run has ended: its last checkpoint is the one to go on from."""
         lot, known = self._lot, self._place.checkpoint
-        if not asks_for_one(self._words):
+        if not self._asks:
             return plan
         newest = await newest_whole(lot.scope, lot.job.checkpoints, at_rest=True)
-        if newest is None and known is not None:
+        if newest is None and known is not None and self.new.added:
             lot.finding(f"no complete checkpoint is seen by now: it goes on from {known}")
         if newest is None or newest == known:
             return plan
@@ -253,12 +274,9 @@ class Equipment:
         if self.old is not None:
             told["launch_old"] = list(self.old.spec.argv)
         await self._put(late_file(lot.base, lot.run), json.dumps(told), "600")
-        lot.finding(f"it goes on from {newest}")
-        return msgspec.structs.replace(
-            plan,
-            expected=self.expected,
-            expected_old=self._expected(self.old, self._bare) if self.old is not None else None,
-        )
+        if self.new.added:
+            lot.finding(f"it goes on from {newest}")
+        return msgspec.structs.replace(plan, expected=self.expected, expected_old=self.expected_old)
 
     def _release(self) -> Release:
         lot, spec = self._lot, self.new.spec
@@ -274,6 +292,7 @@ class Equipment:
             cwd=spec.cwd,
             env=env,
             secrets=secrets,
+            resume=self.new.resume,
             interpreter=lot.python,
             git=self._errand.git,
             from_release=lot.source.id if lot.source is not None else None,
@@ -296,10 +315,16 @@ class Equipment:
             cwd=origin.cwd if origin is not None else None,
             env=env if origin is not None else None,
             secrets=secrets,
+            resume=self.old.resume if self.old is not None else (),
             interpreter=lot.python,
         )
         told: dict[str, Any] = json.loads(encoded(release))
         return told
+
+
+def _going_on(extra: Extra) -> Extra:
+    """From the newest checkpoint, where the start is known to know the words for that."""
+    return msgspec.structs.replace(extra, resume=True)
 
 
 async def equipment(lot: Lot, errand: Errand) -> Equipment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -21,7 +21,9 @@ from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lots import Lot
 from fleetstop.core.inventory import Healthcheck, Launch
 from fleetstop.core.launching.activation import State, state_of
+from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import Extra, Known
+from fleetstop.core.process import ProcessId
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.report import Outcome, exit_code_of
 from tests.actions.stage import GENTLE, JOB, job
@@ -105,11 +107,16 @@ async def went_back(host: LaunchHost, told: LaunchPlan) -> State:
     return state
 
 
-def confirmed(host: LaunchHost, state: State, **facts: Any) -> tuple[Outcome, Bringing]:
+def confirmed(
+    host: LaunchHost, state: State, origin: Origin | None = None, **facts: Any
+) -> tuple[Outcome, Bringing]:
     stage = Bringing(host, "run2", **facts)
 
     async def story() -> Outcome:
         lot, needs = await equipped(stage)
+        if origin is not None:  # it runs, and may be more than what the inventory says
+            lot.now = cast(Any, object())
+            needs = Equipment(lot, ERRAND, Known(origin=origin))
         lock = stage.lock()
         await lock.claim()
         return await confirm(lot, needs, state, lock)
@@ -125,6 +132,17 @@ def test_the_old_version_that_is_back_is_not_called_dead_by_the_new_ones_end() -
     assert stage.of(e.Unhealthy) == []
     assert outcome.release is not None
     assert outcome.release.running == state.running
+
+
+def test_the_old_version_that_is_back_is_not_asked_for_words_it_never_knew() -> None:
+    """The inventory's words to resume were for the new one: what came back would be unwell."""
+    host = a_host(born(dies_after=2.0, exit_=3), born())
+    host.write("/ck/step_1.pt", whole(), age_s=500.0)
+    state = asyncio.run(went_back(host, plan()))
+    origin = Origin(ProcessId(1, 1), argv=("bash", "run.sh"), cwd="/root", env={}, uid=0, gid=0)
+    state = msgspec.structs.replace(state, checkpoint="/ck/step_1.pt")
+    outcome, _ = confirmed(host, state, origin, launch=RESUMING)
+    assert outcome.result == "running", outcome.reason
 
 
 def test_what_was_launched_is_asked_for_the_checkpoint_it_was_given() -> None:

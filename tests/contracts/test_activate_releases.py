@@ -223,6 +223,7 @@ def test_who_runs_is_known_also_while_and_after_a_stop_that_was_called_off(
     child = job.runs()
     its = {**job.spec["gone"][0], "mark": "m"}
     state = {"schema": 1, "run": "earlier", "trainer": its, "running": "r7", "ended_at": "2026"}
+    state["resumes"] = ["--from", "@"]
     (job.base / "state.json").write_text(json.dumps(state))
     if files:
         job.new("train.sh", NEW)
@@ -232,7 +233,7 @@ def test_who_runs_is_known_also_while_and_after_a_stop_that_was_called_off(
     assert (job.state["trainer"], job.state["running"]) == (its, "r7")
     job.order("cancel")
     state = job.end("cancelled")
-    assert (state["trainer"], state["running"]) == (its, "r7")
+    assert (state["trainer"], state["running"], state["resumes"]) == (its, "r7", ["--from", "@"])
     child.kill()
     child.wait()
     (job.base / "order").unlink()
