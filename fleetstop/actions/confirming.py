@@ -49,7 +49,8 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
             events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds,
             old=old,
         )  # fmt: skip
-        await _noted(lot, state.running)
+        if state.release == state.running or needs.as_kept(state.running, runs):
+            await _noted(lot, state.running)
         reason = f"run {state.run} had launched it; it is healthy"
         done: Result = "redeployed" if lot.files else "running"
         return outcome_of(scope.target, done, reason=reason, **facts)

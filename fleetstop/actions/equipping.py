@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import hands, staging
+from fleetstop.actions import hands, manifests, staging
 from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.grounding import newest_whole
 from fleetstop.actions.interpreter import scripts
@@ -39,9 +39,8 @@ from fleetstop.core.launching.recipe import (
 from fleetstop.core.launching.restored import Ran, Restored, restored
 from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one
 from fleetstop.core.playbook import Playbook
-from fleetstop.core.releases.landing import replaced, swap_file
-from fleetstop.core.releases.manifest import BEFORE, Release, encoded, told_argv, told_env
-from fleetstop.core.releases.survey import Survey
+from fleetstop.core.releases.landing import swap_file
+from fleetstop.core.releases.manifest import encoded
 from fleetstop.core.saves import rules
 from fleetstop.errors import Refused
 
@@ -167,6 +166,7 @@ class Equipment:
         lot, errand = self._lot, self._errand
         swaps, manifest = await self._staged() if lot.files else ((), None)
         check = lot.job.healthcheck or Healthcheck()
+        stays = lot.lies.id if not lot.files and lot.lies is not None else None
         living = lot.now.family.members if lot.now is not None else ()
         spec = ActivatorSpec(
             run=lot.run,
@@ -185,7 +185,9 @@ class Equipment:
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
             before_lies=lot.before_lies,
-            stays=lot.lies.id if not lot.files and lot.lies is not None else None,
+            stays=stays,
+            as_kept=self.as_kept(stays, self.new),
+            ran_as_kept=manifests.ran_as_kept(lot, lot.before, self._place),
             more=self._more(),
             resume=self._resume(),
             resumes={
@@ -205,19 +207,23 @@ class Equipment:
             done="redeployed" if lot.files else "running",
         )
 
+    def as_kept(self, release: str | None, made: Recipe) -> bool:
+        """Whether how this start does tells how that kept release does."""
+        return manifests.starts_as_kept(self._lot, release, self._place, made)
+
     async def _staged(self) -> tuple[tuple[SwapFile, ...], dict[str, Any] | None]:
         lot, errand = self._lot, self._errand
         read = partial(lot.content, errand)
         stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand), lot.survey)
         try:
-            told = encoded(self._release()).decode()
+            told = encoded(manifests.of_new(lot, errand, self.new)).decode()
             # an environment is nobody else's
             await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "600")
         except BaseException:
             await staging.unstage(lot.scope, wish(lot, errand))
             raise
         swaps = tuple(swap_file(e.file, e.there, e.staged, stage.survey) for e in stage.files)
-        return swaps, self._manifest_before(stage.survey)
+        return swaps, manifests.of_before(lot, self._place, self.old, stage.survey)
 
     async def _put(self, path: str, text: str, mode: str) -> None:
         shell = await self._lot.scope.place.hands()
@@ -277,49 +283,6 @@ class Equipment:
         if self.new.added:
             lot.finding(f"it goes on from {newest}")
         return msgspec.structs.replace(plan, expected=self.expected, expected_old=self.expected_old)
-
-    def _release(self) -> Release:
-        lot, spec = self._lot, self.new.spec
-        assert lot.release is not None
-        env, secrets = told_env(spec.env)
-        return Release(
-            id=lot.release,
-            files=lot.files,
-            dest=lot.dest,
-            when=lot.scope.clock.wall(),
-            who=f"{lot.scope.run.operator}@{lot.scope.run.origin}",
-            argv=told_argv(spec.argv),
-            cwd=spec.cwd,
-            env=env,
-            secrets=secrets,
-            resume=self.new.resume,
-            interpreter=lot.python,
-            git=self._errand.git,
-            from_release=lot.source.id if lot.source is not None else None,
-        )
-
-    def _manifest_before(self, found: Survey) -> dict[str, Any] | None:
-        """Of what lies there now, should it be no kept release yet."""
-        lot = self._lot
-        if lot.before is None:
-            return None
-        origin = self._place.origin
-        env, secrets = told_env((origin.env if origin is not None else None) or {})
-        release = Release(
-            id=lot.before,
-            files=replaced(lot.files, found, lot.ground.on_disk),
-            dest=lot.dest,
-            when=lot.scope.clock.wall(),
-            who=BEFORE,
-            argv=told_argv(origin.argv) if origin is not None else None,
-            cwd=origin.cwd if origin is not None else None,
-            env=env if origin is not None else None,
-            secrets=secrets,
-            resume=self.old.resume if self.old is not None else (),
-            interpreter=lot.python,
-        )
-        told: dict[str, Any] = json.loads(encoded(release))
-        return told
 
 
 def _going_on(extra: Extra) -> Extra:

@@ -25,6 +25,8 @@ from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import Extra, Known
 from fleetstop.core.process import ProcessId
 from fleetstop.core.releases.ground import Ground
+from fleetstop.core.releases.manifest import Release
+from fleetstop.core.releases.payload import File
 from fleetstop.core.report import Outcome, exit_code_of
 from tests.actions.stage import GENTLE, JOB, job
 from tests.actions.test_launching import Bringing, a_host, born, plan
@@ -33,6 +35,12 @@ from tests.fakes.fake_host import whole
 
 RESUMING = Launch(run=("bash", "run.sh"), cwd="/root", resume=("--resume", "{checkpoint}"))
 ERRAND = Errand(command="restart", stop=Wish(playbook=GENTLE, consent="absent"))
+
+
+KEPT = Release(
+    id="20261130-140211-7f3a", files=(File("train.py", "a" * 64, 1, 0o644),), dest="/root", when="",
+    who="me@box", argv=("bash", "run.sh"), cwd="/root", env={},
+)  # fmt: skip
 
 
 def lot_of(stage: Bringing, scene: Scene) -> Lot:
@@ -93,6 +101,27 @@ def test_what_is_cut_is_nothing_to_go_on_from() -> None:
     asyncio.run(story())
 
 
+def test_a_release_is_healthy_only_by_the_words_of_its_own_manifest() -> None:
+    """One whose own words are wrong was started with others, was well, and was gone back to."""
+
+    async def story(argv: tuple[str, ...], extra: Extra) -> tuple[str | None, bool]:
+        stage = Bringing(a_host(), launch=Launch(run=("bash", "run.sh"), cwd="/root"))
+        lot = lot_of(stage, await locate(stage.scope))
+        release = msgspec.structs.replace(KEPT, argv=argv)
+        lot.ground = msgspec.structs.replace(
+            lot.ground, releases={KEPT.id: release}, on_disk={"train.py": "a" * 64}
+        )
+        errand = msgspec.structs.replace(ERRAND, extra=extra)
+        spec = (await Equipment(lot, errand, Known()).plan()).spec
+        return spec.stays, spec.as_kept
+
+    assert asyncio.run(story(("bash", "run.sh"), Extra())) == (KEPT.id, True)
+    wrong = ("bash", "run.sh", "--resume", "/ck/gone")
+    assert asyncio.run(story(wrong, Extra())) == (KEPT.id, False)
+    for extra in (Extra(words=("--save-every", "3")), Extra(env={"FOO": "1"})):
+        assert asyncio.run(story(("bash", "run.sh"), extra)) == (KEPT.id, False)
+
+
 async def went_back(host: LaunchHost, told: LaunchPlan) -> State:
     """The new one ended with exit 3, and whoever watched left just when the old one was back."""
     stage = Bringing(host)
@@ -108,7 +137,11 @@ async def went_back(host: LaunchHost, told: LaunchPlan) -> State:
 
 
 def confirmed(
-    host: LaunchHost, state: State, origin: Origin | None = None, **facts: Any
+    host: LaunchHost,
+    state: State,
+    origin: Origin | None = None,
+    kept: Release | None = None,
+    **facts: Any,
 ) -> tuple[Outcome, Bringing]:
     stage = Bringing(host, "run2", **facts)
 
@@ -117,6 +150,8 @@ def confirmed(
         if origin is not None:  # it runs, and may be more than what the inventory says
             lot.now = cast(Any, object())
             needs = Equipment(lot, ERRAND, Known(origin=origin))
+        if kept is not None:
+            lot.ground = msgspec.structs.replace(lot.ground, releases={kept.id: kept})
         lock = stage.lock()
         await lock.claim()
         return await confirm(lot, needs, state, lock)
@@ -167,6 +202,21 @@ def test_what_was_launched_is_asked_for_the_checkpoint_it_was_given() -> None:
     outcome, _ = confirmed(host, state, launch=RESUMING)
     assert outcome.result == "running", outcome.reason
     assert host.text_of(f"{BASE}/order") == "run1 done\n"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_one_found_healthy_later_is_noted_so_only_by_its_own_words(own: bool) -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+    asyncio.run(launch_through(stage.scope, plan(), stage.world.inside))
+    state = state_of(host.text_of(f"{BASE}/state.json"))
+    assert state is not None
+    state = msgspec.structs.replace(state, release=None, running=KEPT.id)  # a restart's
+    kept = KEPT if own else msgspec.structs.replace(KEPT, argv=("bash", "run.sh", "--wrong"))
+    launch = Launch(run=("bash", "run.sh"), cwd="/root")
+    outcome, _ = confirmed(host, state, kept=kept, launch=launch)
+    assert outcome.result == "running", outcome.reason
+    assert (f"{BASE}/releases/{KEPT.id}/tried.json" in host.files) is own
 
 
 def test_the_same_command_is_known_by_its_wish() -> None:

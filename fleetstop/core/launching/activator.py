@@ -56,7 +56,9 @@ class ActivatorSpec(Struct, frozen=True):
     `launch_old` None: there is no way back. `within_s`, `log_matches`: by what it tells health
     when its client is gone. `before_manifest`: raw JSON, of the release to be
     kept; `before_lies` False: it is kept, and what lies there is something else. `stays`: the kept
-    release that lies there, where no files come. `more`: words for whoever carries the trainer, by
+    release that lies there, where no files come; `as_kept`: it is started as its manifest tells,
+    and `ran_as_kept`: so was `before`; what was started otherwise tells nothing of a release.
+    `more`: words for whoever carries the trainer, by
     the name of the launch they are for. `resumes`: by that name, the words to resume that it knows,
     checkpoint or not. `wish`: of what was asked, a word that the same command
     gives again."""
@@ -80,6 +82,8 @@ class ActivatorSpec(Struct, frozen=True):
     before_manifest: dict[str, Any] | None = None
     before_lies: bool = True
     stays: str | None = None
+    as_kept: bool = True
+    ran_as_kept: bool = True
     more: dict[str, dict[str, Any]] = {}
     resume: Resume | None = None
     resumes: dict[str, tuple[str, ...]] = {}

@@ -12,6 +12,8 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
                                  every file
     release, before              names or null: what is brought up; what is kept of the one before
     stays                       where no files come, the kept release that lies there; may lack
+    as_kept, ran_as_kept        false: what is launched, or ran before, was not started as the
+                                manifest tells of the release: how it did is not noted of that
     before_manifest              goes into releases/BEFORE/manifest.json where there is none
     before_lies                  false: BEFORE is kept, and is the way back, but what lies there is
                                  another release, or a mixture; that is not kept

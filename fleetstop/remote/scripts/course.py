@@ -236,7 +236,8 @@ class Activation:
         return self._healthy("activator")
 
     def _healthy(self, by: str) -> None:
-        self.findings += self.swap.tried(self.swap.brings, "healthy")
+        if self.spec.get("as_kept", True):
+            self.findings += self.swap.tried(self.swap.brings, "healthy")
         try:
             self.swap.retain(int(self.spec["keep"]))
         except (OSError, wary.Refused) as error:
