@@ -12,7 +12,7 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import hands, manifests, staging
 from fleetstop.actions.errand import Errand, wished
-from fleetstop.actions.grounding import newest_whole
+from fleetstop.actions.grounding import saves
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
@@ -26,6 +26,7 @@ from fleetstop.core.launching.activator import ActivatorSpec, Resume, SwapFile, 
 from fleetstop.core.launching.dropped import dropped
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
+from fleetstop.core.launching.older import Saves, from_older, names_one
 from fleetstop.core.launching.recipe import (
     Extra,
     Known,
@@ -52,8 +53,8 @@ class Equipment:
     """What a launch of this lot needs. `old`: what runs now, exactly as it was started: what comes
     back; None: nothing runs, or nothing changes."""
 
-    def __init__(self, lot: Lot, errand: Errand, place: Known) -> None:
-        self._lot, self._errand = lot, errand
+    def __init__(self, lot: Lot, errand: Errand, place: Known, there: Saves | None = None) -> None:
+        self._lot, self._errand, self._saves = lot, errand, there or Saves()
         launch = lot.job.launch
         self._words = launch.resume if launch is not None else ()
         self._place = msgspec.structs.replace(place, resume=lot.resumes)
@@ -111,10 +112,21 @@ class Equipment:
         if not self._as_then:
             for text in dropped(launch, self._place, self.new.spec, self._errand.extra.env):
                 lot.finding(text)
+        self._tell_older()
+
+    def _tell_older(self) -> None:
+        """Once each: before the stop, and what the stop has saved after it."""
+        for text in from_older(self.new, self._saves):
+            if text not in self._lot.findings:
+                self._lot.finding(text)
 
     def _notes(self) -> tuple[str, ...]:
         then = self._then.notes if self._then is not None else ()
-        old = self.old.notes if self.old is not None and self._rolls_back else ()
+        old: tuple[str, ...] = ()
+        if self.old is not None and self._rolls_back:
+            told = from_older(self.new, self._saves)
+            stale = from_older(self.old, self._saves)
+            old = (*self.old.notes, *(each for each in stale if each not in told))
         back = [f"should what runs now come back: {e}" for e in old if e not in self.new.notes]
         return (*then, *self.new.notes, *self._not_resumed(), *back)
 
@@ -268,9 +280,13 @@ class Equipment:
     async def late(self, plan: LaunchPlan) -> LaunchPlan:
         """Once the old run has ended: its last checkpoint is the one to go on from."""
         lot, known = self._lot, self._place.checkpoint
+        if not self._asks and not names_one(self.new, self._saves):
+            return plan
+        self._saves = await saves(lot.scope, lot.job.checkpoints, at_rest=True)
+        self._tell_older()
         if not self._asks:
             return plan
-        newest = await newest_whole(lot.scope, lot.job.checkpoints, at_rest=True)
+        newest = self._saves.newest
         if newest is None and known is not None and self.new.added:
             lot.finding(f"no complete checkpoint is seen by now: it goes on from {known}")
         if newest is None or newest == known:
@@ -293,9 +309,10 @@ def _going_on(extra: Extra) -> Extra:
 async def equipment(lot: Lot, errand: Errand) -> Equipment:
     """Raises Refused where nothing says how the job is started."""
     job, now = lot.job, lot.now
-    newest = await newest_whole(lot.scope, job.checkpoints, at_rest=now is None)
+    there = await saves(lot.scope, job.checkpoints, at_rest=now is None)
     running = (lot.scene.tree, now.family) if now is not None else None
-    made = Equipment(lot, errand, await known(lot.scope, job.launch, job.log, running, newest))
+    place = await known(lot.scope, job.launch, job.log, running, there.newest)
+    made = Equipment(lot, errand, place, there)
     if job.healthcheck is not None and job.healthcheck.log_matches and made.new.spec.log is None:
         raise Refused(
             "its health is to be read in its log, and its output goes nowhere",

@@ -14,7 +14,7 @@ from fleetstop.actions.attempt import Wish
 from fleetstop.actions.confirming import confirm
 from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.errand import Errand, wished
-from fleetstop.actions.grounding import newest_whole
+from fleetstop.actions.grounding import saves
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, locate
@@ -54,8 +54,8 @@ def lot_of(stage: Bringing, scene: Scene) -> Lot:
 
 async def equipped(stage: Bringing, errand: Errand = ERRAND) -> tuple[Lot, Equipment]:
     lot = lot_of(stage, await locate(stage.scope))
-    newest = await newest_whole(stage.scope, lot.job.checkpoints, at_rest=True)
-    return lot, Equipment(lot, errand, Known(checkpoint=newest))
+    there = await saves(stage.scope, lot.job.checkpoints, at_rest=True)
+    return lot, Equipment(lot, errand, Known(checkpoint=there.newest), there)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -120,6 +120,36 @@ def test_a_release_is_healthy_only_by_the_words_of_its_own_manifest() -> None:
     assert asyncio.run(story(wrong, Extra())) == (KEPT.id, False)
     for extra in (Extra(words=("--save-every", "3")), Extra(env={"FOO": "1"})):
         assert asyncio.run(story(("bash", "run.sh"), extra)) == (KEPT.id, False)
+
+
+def test_an_old_checkpoint_among_its_own_words_is_told_before_and_after_the_stop() -> None:
+    """It was started from that without a word: what the stop had saved was lost."""
+
+    async def story(launch: Launch) -> tuple[list[str], list[str]]:
+        host = a_host()
+        host.write("/ck/step_1.pt", whole(), age_s=500.0)
+        host.write("/ck/step_2.pt", whole(), age_s=400.0)
+        stage = Bringing(host, launch=launch)
+        lot, needs = await equipped(stage)
+        needs.show()
+        before = list(lot.findings)
+        told = await needs.plan()
+        host.write("/ck/step_3.pt", whole())
+        late = await needs.late(told)
+        assert late is told or launch.resume
+        return before, lot.findings[len(before) :]
+
+    run = ("bash", "run.sh", "--resume", "/ck/step_1.pt")
+    said = "it is started with --resume /ck/step_1.pt, though /ck/step_{}.pt is newer; " + (
+        "`launch: {{resume: [--resume, '{{checkpoint}}']}}` in the inventory goes on from that"
+    )
+    before, after = asyncio.run(story(Launch(run=run, cwd="/root")))
+    assert (before, after) == ([said.format(2)], [said.format(3)])
+    newest = (*run[:3], "/ck/step_2.pt")
+    before, after = asyncio.run(story(Launch(run=newest, cwd="/root")))
+    assert (before, after) == ([], [said.format(3).replace("step_1", "step_2")])
+    before, after = asyncio.run(story(RESUMING))
+    assert (before, after) == ([], ["it goes on from /ck/step_3.pt"])
 
 
 async def went_back(host: LaunchHost, told: LaunchPlan) -> State:
