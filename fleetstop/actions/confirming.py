@@ -23,19 +23,22 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
     """`redeployed` or `unhealthy`; nothing is started, ended or brought back."""
     scope, old = lot.scope, state.step == "rolled_back"
     needs.goes_on_from(state.checkpoint)
+    # what came back was not asked for what the new version is
+    runs = needs.old if old and needs.old is not None else needs.new
+    expected = (needs.expected_old if old else None) or needs.expected
     spec = ActivatorSpec(
         run=state.run,
         base=lot.base,
         dest=lot.dest,
-        launch=needs.new.spec,
-        launch_old=needs.new.spec if old else None,
+        launch=runs.spec,
+        launch_old=runs.spec if old else None,
         release=None if old else state.running,
         before=state.running if old else None,
-        log=needs.new.spec.log,
+        log=runs.spec.log,
     )
     activation = Activation(scope, spec, lot.python, {}, scope.place.hands)
-    rise = Rise(scope, activation, needs.new.spec.log)
-    grown = await rise.watch(needs.expected, _as_launched(state), lock.stamp, old=old)
+    rise = Rise(scope, activation, runs.spec.log)
+    grown = await rise.watch(expected, _as_launched(state), lock.stamp, old=old)
     if grown is None or grown.health.state != "unknown":
         # whoever asks the same once more means it
         await activation.order("done")
@@ -46,7 +49,8 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
             events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds,
             old=old,
         )  # fmt: skip
-        await _noted(lot, state.running)
+        if state.release == state.running or needs.as_kept(state.running, runs):
+            await _noted(lot, state.running)
         reason = f"run {state.run} had launched it; it is healthy"
         done: Result = "redeployed" if lot.files else "running"
         return outcome_of(scope.target, done, reason=reason, **facts)

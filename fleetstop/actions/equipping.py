@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import hands, staging
+from fleetstop.actions import hands, manifests, staging
 from fleetstop.actions.errand import Errand, wished
-from fleetstop.actions.grounding import newest_whole
+from fleetstop.actions.grounding import saves
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
 from fleetstop.actions.showing import wish
+from fleetstop.core import redact
 from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching import launchers
@@ -25,23 +26,22 @@ from fleetstop.core.launching.activator import ActivatorSpec, Resume, SwapFile, 
 from fleetstop.core.launching.dropped import dropped
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
+from fleetstop.core.launching.older import Saves, from_older, names_one
 from fleetstop.core.launching.recipe import (
     Extra,
     Known,
     Recipe,
     alike,
-    around_resume,
     as_it_ran,
     recipe,
-    resume_words,
+    resumes,
     shown,
 )
 from fleetstop.core.launching.restored import Ran, Restored, restored
 from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one
 from fleetstop.core.playbook import Playbook
-from fleetstop.core.releases.landing import replaced, swap_file
-from fleetstop.core.releases.manifest import BEFORE, Release, encoded, told_argv, told_env
-from fleetstop.core.releases.survey import Survey
+from fleetstop.core.releases.landing import swap_file
+from fleetstop.core.releases.manifest import encoded
 from fleetstop.core.saves import rules
 from fleetstop.errors import Refused
 
@@ -53,20 +53,18 @@ class Equipment:
     """What a launch of this lot needs. `old`: what runs now, exactly as it was started: what comes
     back; None: nothing runs, or nothing changes."""
 
-    def __init__(self, lot: Lot, errand: Errand, place: Known) -> None:
-        self._lot, self._errand, self._place = lot, errand, place
+    def __init__(self, lot: Lot, errand: Errand, place: Known, there: Saves | None = None) -> None:
+        self._lot, self._errand, self._saves = lot, errand, there or Saves()
         launch = lot.job.launch
         self._words = launch.resume if launch is not None else ()
+        self._place = msgspec.structs.replace(place, resume=lot.resumes)
         self._then = self._restored() if lot.source is not None else None
         self.goes_on_from(place.checkpoint)
 
     def goes_on_from(self, checkpoint: str | None) -> None:
         """None: where its words to resume name one, from nothing. Also what runs by now goes on
         from what it was told once, not from what it has saved since."""
-        resume = bool(self._words) and (checkpoint is not None or not asks_for_one(self._words))
         self._place = msgspec.structs.replace(self._place, checkpoint=checkpoint)
-        self._extra = msgspec.structs.replace(self._errand.extra, resume=resume)
-        self._bare = Extra(resume=resume)
         self._make()
 
     def _restored(self) -> Restored:
@@ -77,14 +75,16 @@ class Equipment:
 
     def _make(self) -> None:
         lot, origin = self._lot, self._then.origin if self._then is not None else None
-        if origin is not None:
-            then = msgspec.structs.replace(self._place, origin=origin)
-            self.new = self._recipe(as_it_ran, then, self._extra, lot.run)
+        extra = self._errand.extra
+        if origin is not None and lot.source is not None:
+            then = msgspec.structs.replace(self._place, origin=origin, resume=lot.source.resume)
+            self.new = self._recipe(as_it_ran, then, _going_on(extra), lot.run)
         else:
-            self.new = self._recipe(recipe, self._place, self._extra, lot.run)
+            goes = msgspec.structs.replace(extra, resume=resumes(self._words, self._place))
+            self.new = self._recipe(recipe, self._place, goes, lot.run)
         self.old: Recipe | None = None
         if lot.now is not None:
-            old = self._recipe(as_it_ran, self._place, self._bare, f"{lot.run}-old")
+            old = self._recipe(as_it_ran, self._place, _going_on(Extra()), f"{lot.run}-old")
             self.old = old if lot.files or not alike(self.new.spec, old.spec) else None
 
     def show(self) -> None:
@@ -102,22 +102,47 @@ class Equipment:
             notes=self._notes(),
             adopted=then is None and (launch is None or not launch.run),
             carrier=launchers.carried_in(lot.job),
-            resumes=self._place.checkpoint if self._extra.resume else None,
-            added=tuple(name for name in self._extra.env if name in told.env),
+            resumes=self._place.checkpoint if self.new.added else None,
+            added=tuple(name for name in self._errand.extra.env if name in told.env),
             within_s=check.within_s,
             log_matches=check.log_matches,
             roll_back=self._rolls_back,
             as_release=then,
         )
         if not self._as_then:
-            for text in dropped(launch, self._place, self.new.spec, self._extra.env):
+            for text in dropped(launch, self._place, self.new.spec, self._errand.extra.env):
                 lot.finding(text)
+        self._tell_older()
+
+    def _tell_older(self) -> None:
+        """Once each: before the stop, and what the stop has saved after it."""
+        for text in from_older(self.new, self._saves):
+            if text not in self._lot.findings:
+                self._lot.finding(text)
 
     def _notes(self) -> tuple[str, ...]:
         then = self._then.notes if self._then is not None else ()
-        old = self.old.notes if self.old is not None and self._rolls_back else ()
+        old: tuple[str, ...] = ()
+        if self.old is not None and self._rolls_back:
+            told = from_older(self.new, self._saves)
+            stale = from_older(self.old, self._saves)
+            old = (*self.old.notes, *(each for each in stale if each not in told))
         back = [f"should what runs now come back: {e}" for e in old if e not in self.new.notes]
-        return (*then, *self.new.notes, *back)
+        return (*then, *self.new.notes, *self._not_resumed(), *back)
+
+    def _not_resumed(self) -> tuple[str, ...]:
+        """What the inventory says of resuming is of the new version: another may not know it."""
+        without, found = f"without {redact.command(self._words)}", []
+        if self._words and self._as_then and not self.new.resume:
+            found.append(f"it starts as it did then: {without}")
+        if self._words and self._rolls_back and self.old is not None and not self.old.resume:
+            found.append(f"should what runs now come back, it starts as it ran: {without}")
+        return tuple(found)
+
+    @property
+    def _asks(self) -> bool:
+        """Whether a checkpoint is named in what may be started."""
+        return any(asks_for_one(each.resume) for each in (self.new, self.old) if each is not None)
 
     @property
     def _as_then(self) -> bool:
@@ -134,27 +159,26 @@ class Equipment:
 
     def _resume(self) -> Resume | None:
         """For an activator that will be on its own once the old run has ended."""
-        lot, old = self._lot, self.old
-        if lot.job.checkpoints is None or not asks_for_one(self._words):
+        directory, new, old = self._lot.job.checkpoints, self.new, self.old
+        if directory is None or not self._asks:
             return None
         return Resume(
             known=self._place.checkpoint,
-            directory=lot.job.checkpoints,
-            words=self._words,
-            launch=self._around(self.new, self._extra),
-            launch_old=self._around(old, self._bare) if old is not None else None,
+            directory=directory,
+            words=new.resume,
+            launch=new.around if asks_for_one(new.resume) else None,
+            launch_old=old.around if old is not None and asks_for_one(old.resume) else None,
             rules=rules.told(),
             placeholder=CHECKPOINT,
+            words_old=old.resume if old is not None else None,
         )
-
-    def _around(self, made: Recipe, extra: Extra) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return around_resume(self._lot.job.launch, made.spec.argv, self._place, extra)
 
     async def plan(self) -> LaunchPlan:
         """With everything in the container, and proved. Raises DeployFailed, nothing left."""
         lot, errand = self._lot, self._errand
         swaps, manifest = await self._staged() if lot.files else ((), None)
         check = lot.job.healthcheck or Healthcheck()
+        stays = lot.lies.id if not lot.files and lot.lies is not None else None
         living = lot.now.family.members if lot.now is not None else ()
         spec = ActivatorSpec(
             run=lot.run,
@@ -173,9 +197,16 @@ class Equipment:
             patience_s=_patience(errand.stop.playbook),
             before_manifest=manifest,
             before_lies=lot.before_lies,
-            stays=lot.lies.id if not lot.files and lot.lies is not None else None,
+            stays=stays,
+            as_kept=self.as_kept(stays, self.new),
+            ran_as_kept=manifests.ran_as_kept(lot, lot.before, self._place),
             more=self._more(),
             resume=self._resume(),
+            resumes={
+                name: made.resume
+                for name, made in (("launch", self.new), ("launch_old", self.old))
+                if made is not None
+            },
             wish=wished(errand, lot.job, lot.wanted),
         )
         return LaunchPlan(
@@ -184,23 +215,27 @@ class Equipment:
             tools=lot.ground.tools,
             scripts=scripts(*(("stay",) if launchers.carrier(lot.job) else ())),
             expected=self.expected,
-            expected_old=self._expected(self.old, self._bare) if self.old is not None else None,
+            expected_old=self.expected_old,
             done="redeployed" if lot.files else "running",
         )
+
+    def as_kept(self, release: str | None, made: Recipe) -> bool:
+        """Whether how this start does tells how that kept release does."""
+        return manifests.starts_as_kept(self._lot, release, self._place, made)
 
     async def _staged(self) -> tuple[tuple[SwapFile, ...], dict[str, Any] | None]:
         lot, errand = self._lot, self._errand
         read = partial(lot.content, errand)
         stage = await staging.stage(lot.scope, lot.files, read, wish(lot, errand), lot.survey)
         try:
-            told = encoded(self._release()).decode()
+            told = encoded(manifests.of_new(lot, errand, self.new)).decode()
             # an environment is nobody else's
             await self._put(f"{lot.base}/stage-{lot.run}/manifest.json", told, "600")
         except BaseException:
             await staging.unstage(lot.scope, wish(lot, errand))
             raise
         swaps = tuple(swap_file(e.file, e.there, e.staged, stage.survey) for e in stage.files)
-        return swaps, self._manifest_before(stage.survey)
+        return swaps, manifests.of_before(lot, self._place, self.old, stage.survey)
 
     async def _put(self, path: str, text: str, mode: str) -> None:
         shell = await self._lot.scope.place.hands()
@@ -220,7 +255,11 @@ class Equipment:
 
     @property
     def expected(self) -> Expected:
-        return self._expected(self.new, self._extra)
+        return self._expected(self.new, self._errand.extra)
+
+    @property
+    def expected_old(self) -> Expected | None:
+        return self._expected(self.old, Extra()) if self.old is not None else None
 
     def _expected(self, made: Recipe, extra: Extra) -> Expected:
         job = self._lot.job
@@ -230,7 +269,7 @@ class Equipment:
         given = {name: value for name, value in said.items() if made.spec.env.get(name) == value}
         return Expected(
             argv=made.spec.argv,
-            arguments=(*resume_words(job.launch, self._place, extra), *extra.words),
+            arguments=(*made.added, *extra.words),
             env={**given, **extra.env},
             stop_signal=job.stop_signal,
             log_matches=check.log_matches,
@@ -241,10 +280,14 @@ class Equipment:
     async def late(self, plan: LaunchPlan) -> LaunchPlan:
         """Once the old run has ended: its last checkpoint is the one to go on from."""
         lot, known = self._lot, self._place.checkpoint
-        if not asks_for_one(self._words):
+        if not self._asks and not names_one(self.new, self._saves):
             return plan
-        newest = await newest_whole(lot.scope, lot.job.checkpoints, at_rest=True)
-        if newest is None and known is not None:
+        self._saves = await saves(lot.scope, lot.job.checkpoints, at_rest=True)
+        self._tell_older()
+        if not self._asks:
+            return plan
+        newest = self._saves.newest
+        if newest is None and known is not None and self.new.added:
             lot.finding(f"no complete checkpoint is seen by now: it goes on from {known}")
         if newest is None or newest == known:
             return plan
@@ -253,61 +296,23 @@ class Equipment:
         if self.old is not None:
             told["launch_old"] = list(self.old.spec.argv)
         await self._put(late_file(lot.base, lot.run), json.dumps(told), "600")
-        lot.finding(f"it goes on from {newest}")
-        return msgspec.structs.replace(
-            plan,
-            expected=self.expected,
-            expected_old=self._expected(self.old, self._bare) if self.old is not None else None,
-        )
+        if self.new.added:
+            lot.finding(f"it goes on from {newest}")
+        return msgspec.structs.replace(plan, expected=self.expected, expected_old=self.expected_old)
 
-    def _release(self) -> Release:
-        lot, spec = self._lot, self.new.spec
-        assert lot.release is not None
-        env, secrets = told_env(spec.env)
-        return Release(
-            id=lot.release,
-            files=lot.files,
-            dest=lot.dest,
-            when=lot.scope.clock.wall(),
-            who=f"{lot.scope.run.operator}@{lot.scope.run.origin}",
-            argv=told_argv(spec.argv),
-            cwd=spec.cwd,
-            env=env,
-            secrets=secrets,
-            interpreter=lot.python,
-            git=self._errand.git,
-            from_release=lot.source.id if lot.source is not None else None,
-        )
 
-    def _manifest_before(self, found: Survey) -> dict[str, Any] | None:
-        """Of what lies there now, should it be no kept release yet."""
-        lot = self._lot
-        if lot.before is None:
-            return None
-        origin = self._place.origin
-        env, secrets = told_env((origin.env if origin is not None else None) or {})
-        release = Release(
-            id=lot.before,
-            files=replaced(lot.files, found, lot.ground.on_disk),
-            dest=lot.dest,
-            when=lot.scope.clock.wall(),
-            who=BEFORE,
-            argv=told_argv(origin.argv) if origin is not None else None,
-            cwd=origin.cwd if origin is not None else None,
-            env=env if origin is not None else None,
-            secrets=secrets,
-            interpreter=lot.python,
-        )
-        told: dict[str, Any] = json.loads(encoded(release))
-        return told
+def _going_on(extra: Extra) -> Extra:
+    """From the newest checkpoint, where the start is known to know the words for that."""
+    return msgspec.structs.replace(extra, resume=True)
 
 
 async def equipment(lot: Lot, errand: Errand) -> Equipment:
     """Raises Refused where nothing says how the job is started."""
     job, now = lot.job, lot.now
-    newest = await newest_whole(lot.scope, job.checkpoints, at_rest=now is None)
+    there = await saves(lot.scope, job.checkpoints, at_rest=now is None)
     running = (lot.scene.tree, now.family) if now is not None else None
-    made = Equipment(lot, errand, await known(lot.scope, job.launch, job.log, running, newest))
+    place = await known(lot.scope, job.launch, job.log, running, there.newest)
+    made = Equipment(lot, errand, place, there)
     if job.healthcheck is not None and job.healthcheck.log_matches and made.new.spec.log is None:
         raise Refused(
             "its health is to be read in its log, and its output goes nowhere",

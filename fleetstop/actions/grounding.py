@@ -20,6 +20,7 @@ from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
 from fleetstop.core.launching import launchers
 from fleetstop.core.launching.interpreter import USUAL, of_process, of_words
+from fleetstop.core.launching.older import Saves
 from fleetstop.core.launching.outermost import owners
 from fleetstop.core.process import Process
 from fleetstop.core.redact import brief
@@ -120,24 +121,24 @@ async def carried_freely(scope: Scope, python: str, scene: Scene, now: Running |
         raise Refused(why)
 
 
-async def newest_whole(scope: Scope, directory: str | None, *, at_rest: bool) -> str | None:
-    """The path of the newest complete checkpoint; None where none is seen. `at_rest`: nobody of
-    the job lives any more that could still write to one."""
+async def saves(scope: Scope, directory: str | None, *, at_rest: bool) -> Saves:
+    """The checkpoints there. `at_rest`: nobody of the job lives any more that could still write to
+    one."""
     if directory is None:
-        return None
+        return Saves()
     try:
         shell = await scope.place.files()
         listed = await reading.listing(shell, directory)
         if not isinstance(listed.listing, Listing):
-            return None
-        kept = Kept()
-        for one in reversed(checkpoints(listed.listing)[-_TRIED:]):
+            return Saves()
+        kept, found = Kept(), checkpoints(listed.listing)
+        for at, one in reversed(tuple(enumerate(found))[-_TRIED:]):
             old = listed.now is not None and listed.now - one.mtime > FRESH_S
             if (await kept.read(shell, one, frozenset(), stable=at_rest or old)).whole:
-                return one.path
+                return Saves(one.path, tuple(each.path for each in found[:at]))
     except looks.NOT_ENTERED:
-        return None
-    return None
+        return Saves()
+    return Saves()
 
 
 def described(above: Above) -> str:

@@ -141,6 +141,12 @@ class Lot:
         """The release that runs, where it was started as that one."""
         return self.state.running if self.state is not None and self.started else None
 
+    @property
+    def resumes(self) -> tuple[str, ...]:
+        """The words to resume that what runs was launched with, by what the inventory had then."""
+        known = self.state.resumes if self.state is not None and self.started else None
+        return known or ()
+
 
 async def lot_of(
     scope: Scope, errand: Errand, scene: Scene, now: Running | None, python: str

@@ -44,6 +44,7 @@ class Place:
         self.stage = Stage(FakeHost(), "run1", aim=target(job=self.job))
         self.scope, self.run, self.base = self.stage.scope, "run1", "/root/.fleetstop/train"
         self.now: Any = object()
+        self.resumes: tuple[str, ...] = ()
         self.files: tuple[File, ...] = ()
         self.source: Release | None = None
         self.findings: list[str] = []
@@ -157,3 +158,59 @@ def test_what_could_not_come_back_exactly_is_told_before() -> None:
     place.equipped("redeploy", Known(origin=blind, person=ROOT))
     said = "should what runs now come back: its environment could not be read"
     assert said in place.shown.notes
+
+
+def around(made: Equipment) -> Any:
+    """What one that goes on alone is told of the words of both: before the checkpoint, behind."""
+    found = made._resume()
+    return None if found is None else (found.launch, found.launch_old)
+
+
+@pytest.mark.parametrize("files", [(), FILES])
+def test_what_comes_back_is_not_told_to_resume_in_words_it_never_knew(
+    files: tuple[File, ...],
+) -> None:
+    """It would end at once, and both versions were gone."""
+    launch = Launch(run=("python3", "/root/new.py"), resume=RESUME)
+    place = Place(launch, files=files)
+    known = Known(origin=RUNS, person=ROOT, checkpoint="/ck/2")
+    made = place.equipped("redeploy" if files else "restart", known)
+    assert made.new.spec.argv == (*launch.run, "--resume", "/ck/2")
+    assert made.old is not None
+    assert made.old.spec.argv == RUNS.argv
+    said = "should what runs now come back, it starts as it ran: without --resume '{checkpoint}'"
+    assert said in place.shown.notes
+    assert around(made) == ((launch.run, ()), None)  # nor by one whose client died
+    quiet = Place(launch, files=files)
+    quiet.equipped("restart", known, roll_back=False)
+    assert said not in quiet.shown.notes
+
+    # fleetstop launched it with these very words: it knows them
+    place = Place(launch, files=files, resumes=RESUME)
+    made = place.equipped("redeploy" if files else "restart", known)
+    assert made.old is not None
+    assert made.old.spec.argv == (*RUNS.argv, "--resume", "/ck/2")
+    assert said not in place.shown.notes
+    assert around(made) == ((launch.run, ()), (RUNS.argv, ()))
+
+
+def test_a_release_goes_on_from_the_newest_only_where_it_knows_how() -> None:
+    known = Known(origin=RUNS, person=ROOT, checkpoint="/ck/2")
+    place = Place(Launch(resume=RESUME), files=FILES, source=KEPT)
+    made = place.equipped("rollback", known)
+    assert made.new.spec.argv == KEPT.argv
+    assert (place.shown.resumes, made.expected.arguments) == (None, ())
+    assert "it starts as it did then: without --resume '{checkpoint}'" in place.shown.notes
+    assert around(made) is None
+
+    # of one that fleetstop launched with such words the old path is not the one to go on from,
+    # also where the inventory does not tell of resuming any more
+    argv = (*(KEPT.argv or ()), "--resume", "/ck/1")
+    source = msgspec.structs.replace(KEPT, argv=argv, resume=RESUME)
+    for launch in (Launch(resume=RESUME), RUN, None):
+        place = Place(launch, files=FILES, source=source)
+        made = place.equipped("rollback", known)
+        assert made.new.spec.argv == (*(KEPT.argv or ()), "--resume", "/ck/2")
+        assert made.expected.arguments == ("--resume", "/ck/2")
+        assert place.shown.resumes == "/ck/2"
+        assert around(made) == ((KEPT.argv, ()), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,15 +14,19 @@ from fleetstop.actions.attempt import Wish
 from fleetstop.actions.confirming import confirm
 from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.errand import Errand, wished
-from fleetstop.actions.grounding import newest_whole
+from fleetstop.actions.grounding import saves
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, locate
 from fleetstop.actions.lots import Lot
 from fleetstop.core.inventory import Healthcheck, Launch
 from fleetstop.core.launching.activation import State, state_of
+from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import Extra, Known
+from fleetstop.core.process import ProcessId
 from fleetstop.core.releases.ground import Ground
+from fleetstop.core.releases.manifest import Release
+from fleetstop.core.releases.payload import File
 from fleetstop.core.report import Outcome, exit_code_of
 from tests.actions.stage import GENTLE, JOB, job
 from tests.actions.test_launching import Bringing, a_host, born, plan
@@ -31,6 +35,12 @@ from tests.fakes.fake_host import whole
 
 RESUMING = Launch(run=("bash", "run.sh"), cwd="/root", resume=("--resume", "{checkpoint}"))
 ERRAND = Errand(command="restart", stop=Wish(playbook=GENTLE, consent="absent"))
+
+
+KEPT = Release(
+    id="20261130-140211-7f3a", files=(File("train.py", "a" * 64, 1, 0o644),), dest="/root", when="",
+    who="me@box", argv=("bash", "run.sh"), cwd="/root", env={},
+)  # fmt: skip
 
 
 def lot_of(stage: Bringing, scene: Scene) -> Lot:
@@ -44,8 +54,8 @@ def lot_of(stage: Bringing, scene: Scene) -> Lot:
 
 async def equipped(stage: Bringing, errand: Errand = ERRAND) -> tuple[Lot, Equipment]:
     lot = lot_of(stage, await locate(stage.scope))
-    newest = await newest_whole(stage.scope, lot.job.checkpoints, at_rest=True)
-    return lot, Equipment(lot, errand, Known(checkpoint=newest))
+    there = await saves(stage.scope, lot.job.checkpoints, at_rest=True)
+    return lot, Equipment(lot, errand, Known(checkpoint=there.newest), there)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -91,6 +101,57 @@ def test_what_is_cut_is_nothing_to_go_on_from() -> None:
     asyncio.run(story())
 
 
+def test_a_release_is_healthy_only_by_the_words_of_its_own_manifest() -> None:
+    """One whose own words are wrong was started with others, was well, and was gone back to."""
+
+    async def story(argv: tuple[str, ...], extra: Extra) -> tuple[str | None, bool]:
+        stage = Bringing(a_host(), launch=Launch(run=("bash", "run.sh"), cwd="/root"))
+        lot = lot_of(stage, await locate(stage.scope))
+        release = msgspec.structs.replace(KEPT, argv=argv)
+        lot.ground = msgspec.structs.replace(
+            lot.ground, releases={KEPT.id: release}, on_disk={"train.py": "a" * 64}
+        )
+        errand = msgspec.structs.replace(ERRAND, extra=extra)
+        spec = (await Equipment(lot, errand, Known()).plan()).spec
+        return spec.stays, spec.as_kept
+
+    assert asyncio.run(story(("bash", "run.sh"), Extra())) == (KEPT.id, True)
+    wrong = ("bash", "run.sh", "--resume", "/ck/gone")
+    assert asyncio.run(story(wrong, Extra())) == (KEPT.id, False)
+    for extra in (Extra(words=("--save-every", "3")), Extra(env={"FOO": "1"})):
+        assert asyncio.run(story(("bash", "run.sh"), extra)) == (KEPT.id, False)
+
+
+def test_an_old_checkpoint_among_its_own_words_is_told_before_and_after_the_stop() -> None:
+    """It was started from that without a word: what the stop had saved was lost."""
+
+    async def story(launch: Launch) -> tuple[list[str], list[str]]:
+        host = a_host()
+        host.write("/ck/step_1.pt", whole(), age_s=500.0)
+        host.write("/ck/step_2.pt", whole(), age_s=400.0)
+        stage = Bringing(host, launch=launch)
+        lot, needs = await equipped(stage)
+        needs.show()
+        before = list(lot.findings)
+        told = await needs.plan()
+        host.write("/ck/step_3.pt", whole())
+        late = await needs.late(told)
+        assert late is told or launch.resume
+        return before, lot.findings[len(before) :]
+
+    run = ("bash", "run.sh", "--resume", "/ck/step_1.pt")
+    said = "it is started with --resume /ck/step_1.pt, though /ck/step_{}.pt is newer; " + (
+        "`launch: {{resume: [--resume, '{{checkpoint}}']}}` in the inventory goes on from that"
+    )
+    before, after = asyncio.run(story(Launch(run=run, cwd="/root")))
+    assert (before, after) == ([said.format(2)], [said.format(3)])
+    newest = (*run[:3], "/ck/step_2.pt")
+    before, after = asyncio.run(story(Launch(run=newest, cwd="/root")))
+    assert (before, after) == ([], [said.format(3).replace("step_1", "step_2")])
+    before, after = asyncio.run(story(RESUMING))
+    assert (before, after) == ([], ["it goes on from /ck/step_3.pt"])
+
+
 async def went_back(host: LaunchHost, told: LaunchPlan) -> State:
     """The new one ended with exit 3, and whoever watched left just when the old one was back."""
     stage = Bringing(host)
@@ -105,11 +166,22 @@ async def went_back(host: LaunchHost, told: LaunchPlan) -> State:
     return state
 
 
-def confirmed(host: LaunchHost, state: State, **facts: Any) -> tuple[Outcome, Bringing]:
+def confirmed(
+    host: LaunchHost,
+    state: State,
+    origin: Origin | None = None,
+    kept: Release | None = None,
+    **facts: Any,
+) -> tuple[Outcome, Bringing]:
     stage = Bringing(host, "run2", **facts)
 
     async def story() -> Outcome:
         lot, needs = await equipped(stage)
+        if origin is not None:  # it runs, and may be more than what the inventory says
+            lot.now = cast(Any, object())
+            needs = Equipment(lot, ERRAND, Known(origin=origin))
+        if kept is not None:
+            lot.ground = msgspec.structs.replace(lot.ground, releases={kept.id: kept})
         lock = stage.lock()
         await lock.claim()
         return await confirm(lot, needs, state, lock)
@@ -125,6 +197,17 @@ def test_the_old_version_that_is_back_is_not_called_dead_by_the_new_ones_end() -
     assert stage.of(e.Unhealthy) == []
     assert outcome.release is not None
     assert outcome.release.running == state.running
+
+
+def test_the_old_version_that_is_back_is_not_asked_for_words_it_never_knew() -> None:
+    """The inventory's words to resume were for the new one: what came back would be unwell."""
+    host = a_host(born(dies_after=2.0, exit_=3), born())
+    host.write("/ck/step_1.pt", whole(), age_s=500.0)
+    state = asyncio.run(went_back(host, plan()))
+    origin = Origin(ProcessId(1, 1), argv=("bash", "run.sh"), cwd="/root", env={}, uid=0, gid=0)
+    state = msgspec.structs.replace(state, checkpoint="/ck/step_1.pt")
+    outcome, _ = confirmed(host, state, origin, launch=RESUMING)
+    assert outcome.result == "running", outcome.reason
 
 
 def test_what_was_launched_is_asked_for_the_checkpoint_it_was_given() -> None:
@@ -149,6 +232,21 @@ def test_what_was_launched_is_asked_for_the_checkpoint_it_was_given() -> None:
     outcome, _ = confirmed(host, state, launch=RESUMING)
     assert outcome.result == "running", outcome.reason
     assert host.text_of(f"{BASE}/order") == "run1 done\n"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_one_found_healthy_later_is_noted_so_only_by_its_own_words(own: bool) -> None:
+    host = a_host(born())
+    stage = Bringing(host)
+    asyncio.run(launch_through(stage.scope, plan(), stage.world.inside))
+    state = state_of(host.text_of(f"{BASE}/state.json"))
+    assert state is not None
+    state = msgspec.structs.replace(state, release=None, running=KEPT.id)  # a restart's
+    kept = KEPT if own else msgspec.structs.replace(KEPT, argv=("bash", "run.sh", "--wrong"))
+    launch = Launch(run=("bash", "run.sh"), cwd="/root")
+    outcome, _ = confirmed(host, state, kept=kept, launch=launch)
+    assert outcome.result == "running", outcome.reason
+    assert (f"{BASE}/releases/{KEPT.id}/tried.json" in host.files) is own
 
 
 def test_the_same_command_is_known_by_its_wish() -> None:

@@ -140,6 +140,38 @@ def test_the_old_version_goes_on_from_it_too(job: Activator) -> None:
     assert state["checkpoint"] == str(saved)
 
 
+@pytest.mark.parametrize("knows", [False, True])
+def test_the_old_version_goes_on_only_in_words_that_it_knows(job: Activator, knows: bool) -> None:
+    """`knows`: it does, in others than the new one's. If not it would end at once."""
+    job.spec["files"].clear()
+    job.new("train.sh", "exit 3\n")
+    job.old("train.sh", RESUMES)
+    known = checkpoint(job.place / "ck", 100)
+    told = resume(job, known) | ({"words_old": ["-r=@"]} if knows else {"launch_old": None})
+    launch_old = job.launch("old", argv=["sh", "train.sh", "--lr", "2"])
+    words = {"launch": ["--from", "@"], "launch_old": ["-r=@"] if knows else []}
+    job.begin(stale_s=600, launch_old=launch_old, resume=told, resumes=words)
+    saved = checkpoint(job.place / "ck", 200)
+    job.order("armed alone")
+    state = job.end("rolled_back")
+    assert said(job, 1) == [f"-r={saved}" if knows else "--lr 2"]
+    assert state["resumes"] == words["launch_old"]
+
+
+def test_what_nothing_is_told_to_go_on_from_is_not_said_to(job: Activator) -> None:
+    job.spec["files"].clear()
+    job.new("train.sh", RESUMES)
+    known = checkpoint(job.place / "ck", 100)
+    launch = job.launch("new", argv=["sh", "train.sh", "--lr", "2"])
+    told = {**resume(job, known), "words": [], "words_old": ["-r=@"], "launch": None}
+    job.begin(stale_s=600, launch=launch, resume=told)
+    checkpoint(job.place / "ck", 200)
+    job.order("armed alone")
+    state = job.end("healthy")
+    assert said(job, 1) == ["--lr 2"]
+    assert (state["findings"], state["resumes"]) == ([], None)
+
+
 def test_where_it_cannot_look_it_keeps_to_what_was_known_and_says_so(job: Activator) -> None:
     job.spec["files"].clear()
     job.new("train.sh", RESUMES)

@@ -205,6 +205,33 @@ def test_a_restart_starts_the_release_that_lies_there(job: Activator) -> None:
     assert set(tried(job, "r7")) == {"healthy"}
 
 
+def test_what_was_started_otherwise_than_by_its_manifest_makes_no_release_healthy(
+    job: Activator,
+) -> None:
+    """It was gone back to, by the words of the manifest, and died."""
+    restart(job, as_kept=False)
+    job.order("go")
+    job.reach("launched")
+    job.order("done")
+    assert job.end("healthy")["running"] == "r7"
+    assert tried(job, "r7") == {}
+
+
+def test_what_ran_otherwise_than_by_its_manifest_does_not_make_it_one_to_go_back_to(
+    job: Activator,
+) -> None:
+    child = job.runs()
+    job.new("train.sh", NEW)
+    job.begin(ran_as_kept=False)
+    child.kill()
+    child.wait()
+    job.order("go")
+    job.reach("launched")
+    job.order("done")
+    job.end("healthy")
+    assert (tried(job, "r1"), set(tried(job, "r2"))) == ({}, {"healthy"})
+
+
 def test_a_restart_goes_back_to_how_it_ran(job: Activator) -> None:
     """The words were wrong: that says nothing of the release."""
     restart(job, launch=job.launch("new", argv=["sh", "-c", "exit 2"]))
@@ -223,6 +250,7 @@ def test_who_runs_is_known_also_while_and_after_a_stop_that_was_called_off(
     child = job.runs()
     its = {**job.spec["gone"][0], "mark": "m"}
     state = {"schema": 1, "run": "earlier", "trainer": its, "running": "r7", "ended_at": "2026"}
+    state["resumes"] = ["--from", "@"]
     (job.base / "state.json").write_text(json.dumps(state))
     if files:
         job.new("train.sh", NEW)
@@ -232,7 +260,7 @@ def test_who_runs_is_known_also_while_and_after_a_stop_that_was_called_off(
     assert (job.state["trainer"], job.state["running"]) == (its, "r7")
     job.order("cancel")
     state = job.end("cancelled")
-    assert (state["trainer"], state["running"]) == (its, "r7")
+    assert (state["trainer"], state["running"], state["resumes"]) == (its, "r7", ["--from", "@"])
     child.kill()
     child.wait()
     (job.base / "order").unlink()

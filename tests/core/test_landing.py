@@ -96,7 +96,8 @@ def test_what_runs_is_not_gone_back_to_though_the_disk_has_other_code_by_now() -
     ("state", "worth"),
     [
         (State("7f3a", "healthy", release=BAD.id, running=BAD.id), True),
-        (State("7f3a", "healthy", running=BAD.id), True),  # a restart of it
+        # a restart of it: whether by its manifest, or with other words, is not known
+        (State("7f3a", "healthy", running=BAD.id), False),
         (State("7f3a", "launched", release=BAD.id, running=BAD.id), False),
         (State("7f3a", "unconfirmed", release=BAD.id, running=BAD.id), False),
         (State("7f3a", "rolled_back", release=BAD.id, running=GOOD.id), False),

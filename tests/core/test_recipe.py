@@ -15,7 +15,6 @@ from fleetstop.core.launching.recipe import (
     Known,
     Recipe,
     alike,
-    around_resume,
     as_it_ran,
     parse_env,
     recipe,
@@ -585,6 +584,37 @@ def test_around_the_words_to_resume_what_an_earlier_one_added_is_left_out() -> N
         (Known(), (*ran, "--x")),
     ):
         more = msgspec.structs.replace(extra, resume=known.checkpoint is not None)
-        assert around_resume(launch, argv, known, more) == (ran[:4], ("--x",))
+        runs = msgspec.structs.replace(known, origin=Origin(ProcessId(1, 1), argv=ran))
+        made = recipe(launch, runs, more, log=None, mark="m", status="/s")
+        assert (made.spec.argv, made.around) == (argv, (ran[:4], ("--x",)))
+        back = as_it_ran(launch, runs, more, log=None, mark="m", status="/s")
+        assert (back.spec.argv, back.around) == (argv, (ran[:4], ("--x",)))
     said = Launch(run=ran, resume=launch.resume)
-    assert around_resume(said, (*ran, "--x"), Known(), extra) == (ran, ("--x",))
+    made = recipe(said, Known(), extra, log=None, mark="m", status="/s")
+    assert (made.spec.argv, made.around) == ((*ran, "--x"), (ran, ("--x",)))
+
+
+RESUME, AUTO = ("--resume", "{checkpoint}"), ("--from={checkpoint}",)
+
+
+@pytest.mark.parametrize(
+    ("argv", "recorded", "said", "comes"),
+    [
+        # nobody knows whether it knows such words: it would end at once, with a usage error
+        ("t.py --lr 1", (), RESUME, "t.py --lr 1"),
+        ("t.py --lr 1", AUTO, RESUME, "t.py --lr 1"),
+        ("t.py --lr 1", AUTO, (), "t.py --lr 1"),
+        # its own words hold such ones; it was launched with them, when there was no checkpoint yet
+        ("t.py --resume /ck/1 --lr 1", (), RESUME, "t.py --lr 1 --resume /ck/9"),
+        ("t.py --lr 1", RESUME, RESUME, "t.py --lr 1 --resume /ck/9"),
+        # the inventory has other ones by now, or none
+        ("t.py --from=/ck/1 --lr 1", AUTO, RESUME, "t.py --lr 1 --from=/ck/9"),
+        ("t.py --from=/ck/1 --lr 1", AUTO, (), "t.py --lr 1 --from=/ck/9"),
+    ],
+)
+def test_what_comes_back_gets_words_to_resume_only_where_it_knows_them(
+    argv: str, recorded: tuple[str, ...], said: tuple[str, ...], comes: str
+) -> None:
+    origin = Origin(ProcessId(1, 1), argv=tuple(argv.split()), env={})
+    known = Known(origin=origin, checkpoint="/ck/9", resume=recorded)
+    assert again(Launch(resume=said), known, Extra(resume=True)).spec.argv == tuple(comes.split())

@@ -57,9 +57,10 @@ class State(Struct, frozen=True):
     `release` None: nothing was to be swapped (a launch, a restart). `running`: the release that
     runs now. `exit` and `signal`: how the new version ended, also once the old one is back.
     `order`: the last word it heard; `alone`: its client said that it leaves. `files`: what lies at
-    the destination. `checkpoint`: what its launch was told to go on from. `wish`: of what was
-    asked, a word that the same command gives again. `ended_at` is set once the activator has no
-    more to do; null where it works on, or was killed.
+    the destination. `checkpoint`: what its launch was told to go on from; `resumes`: the words to
+    resume that what runs was launched with, as the inventory had them. `wish`: of what was asked, a
+    word that the same command gives again. `ended_at` is set once the activator has no more to do;
+    null where it works on, or was killed.
     """
 
     run: str
@@ -79,6 +80,7 @@ class State(Struct, frozen=True):
     confirmed_by: str | None = None
     files: Literal["old", "mixed", "new"] | None = None
     checkpoint: str | None = None
+    resumes: tuple[str, ...] | None = None
     alone: bool = False
     wish: str | None = None
     ended_at: str | None = None

@@ -36,17 +36,19 @@ class Resume(Struct, frozen=True):
     """What an activator that is on its own has to know to go on from the newest checkpoint.
 
     `known`: the newest complete one before the stop; `words`: those in which `placeholder` stands
-    for its path; `launch`, `launch_old`: the words of that launch before and behind them. `rules`:
-    core/saves/rules.py.
+    for its path, `words_old` those of the old version where they are others; `launch`,
+    `launch_old`: the words of that launch before and behind them, None: it is started as it is.
+    `rules`: core/saves/rules.py.
     """
 
     known: str | None
     directory: str
     words: tuple[str, ...]
-    launch: tuple[tuple[str, ...], tuple[str, ...]]
+    launch: tuple[tuple[str, ...], tuple[str, ...]] | None
     launch_old: tuple[tuple[str, ...], tuple[str, ...]] | None
     rules: dict[str, Any]
     placeholder: str = "{checkpoint}"
+    words_old: tuple[str, ...] | None = None
 
 
 class ActivatorSpec(Struct, frozen=True):
@@ -54,8 +56,11 @@ class ActivatorSpec(Struct, frozen=True):
     `launch_old` None: there is no way back. `within_s`, `log_matches`: by what it tells health
     when its client is gone. `before_manifest`: raw JSON, of the release to be
     kept; `before_lies` False: it is kept, and what lies there is something else. `stays`: the kept
-    release that lies there, where no files come. `more`: words for whoever carries the trainer, by
-    the name of the launch they are for. `wish`: of what was asked, a word that the same command
+    release that lies there, where no files come; `as_kept`: it is started as its manifest tells,
+    and `ran_as_kept`: so was `before`; what was started otherwise tells nothing of a release.
+    `more`: words for whoever carries the trainer, by
+    the name of the launch they are for. `resumes`: by that name, the words to resume that it knows,
+    checkpoint or not. `wish`: of what was asked, a word that the same command
     gives again."""
 
     run: str
@@ -77,8 +82,11 @@ class ActivatorSpec(Struct, frozen=True):
     before_manifest: dict[str, Any] | None = None
     before_lies: bool = True
     stays: str | None = None
+    as_kept: bool = True
+    ran_as_kept: bool = True
     more: dict[str, dict[str, Any]] = {}
     resume: Resume | None = None
+    resumes: dict[str, tuple[str, ...]] = {}
     wish: str | None = None
 
     def text(self) -> str:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.origin import Origin
-from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one, without
+from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one, understood, without
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.launching.surroundings import NAME, Person, handed_on, login_like, own
 from fleetstop.core.spelling import shown as quoted
@@ -30,12 +30,14 @@ class Known(Struct, frozen=True):
 
     `person`: who it is to run as, the answer to `whom`. `login`: what /etc/environment and
     /etc/default/locale set there. `checkpoint`: the newest complete one, an absolute path.
+    `resume`: the words to resume with which that job was launched, as the inventory had them.
     """
 
     origin: Origin | None = None
     person: Person | None = None
     login: dict[str, str] = {}
     checkpoint: str | None = None
+    resume: tuple[str, ...] = ()
     own_log: bool = False
     inherited: dict[str, tuple[int, int]] = {}
 
@@ -50,10 +52,15 @@ class Extra(Struct, frozen=True):
 
 
 class Recipe(Struct, frozen=True):
-    """`notes`: what a person should know of it, a sentence each."""
+    """`notes`: what a person should know of it, a sentence each. `resume`: the words with which it
+    goes on from a checkpoint, as they are written; `added`: as they stand in its words, none where
+    there is none to go on from; `around`: the words before those and behind them."""
 
     spec: LaunchSpec
     notes: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    around: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
 class ShownSpec(Struct, frozen=True):
@@ -88,7 +95,9 @@ def recipe(
 ) -> Recipe:
     """Raises Refused where nothing says how it is started, or resuming has nothing to go on from;
     BadConfig where the inventory's user is not known there."""
-    return _recipe(launch, known, extra, resume_words(launch, known, extra), log, mark, status)
+    words = launch.resume if launch is not None else ()
+    added = _resume_words(words, known) if extra.resume else ()
+    return _recipe(launch, known, extra, words, added, log, mark, status)
 
 
 def as_it_ran(
@@ -102,35 +111,39 @@ def as_it_ran(
 ) -> Recipe:
     """Exactly as `known.origin` was started, whatever the inventory says: what comes back. Only
     where that could not be read, or nothing ran, as `recipe` has it. With the checkpoint that is
-    the newest by now, not the one that it went on from then."""
-    origin = known.origin
+    the newest by now, not the one that it went on from then, if it is known to know such words."""
+    origin, said = known.origin, launch.resume if launch is not None else ()
     if origin is None or not origin.argv:
-        return recipe(launch, known, extra, log=log, mark=mark, status=status)
+        bare = msgspec.structs.replace(extra, resume=extra.resume and resumes(said, known))
+        return recipe(launch, known, bare, log=log, mark=mark, status=status)
     notes: list[str] = []
     if origin.env is None:
         origin = msgspec.structs.replace(origin, env=_env(launch, known, notes))
     # its user is that of the process, not the one that the inventory asks for
     person = known.person if origin.uid is None else None
     known = msgspec.structs.replace(known, origin=origin, person=person)
-    again = resume_words(launch, known, extra)
-    old = without(origin.argv, launch.resume if launch is not None and again else ())
+    words = understood(origin.argv, known.resume, said)
+    again = _resume_words(words, known) if extra.resume and resumes(words, known) else ()
+    old = without(origin.argv, words if again else ())
     known = msgspec.structs.replace(known, origin=msgspec.structs.replace(origin, argv=old))
-    made = _recipe(None, known, extra, again, log, mark, status)
-    return Recipe(made.spec, (*notes, *made.notes))
+    made = _recipe(None, known, extra, words, again, log, mark, status)
+    return msgspec.structs.replace(made, notes=(*notes, *made.notes))
 
 
 def _recipe(
     launch: Launch | None,
     known: Known,
     extra: Extra,
-    resume: tuple[str, ...],
+    words: tuple[str, ...],
+    added: tuple[str, ...],
     log: str | None,
     mark: str,
     status: str,
 ) -> Recipe:
     origin = known.origin
     notes: list[str] = []
-    argv = (*_run(launch, origin, bool(resume)), *resume, *extra.words)
+    run = _run(launch, origin, bool(added))
+    argv = (*run, *added, *extra.words)
     cwd = _cwd(launch, known, notes)
     spec = LaunchSpec(
         argv=argv,
@@ -150,7 +163,9 @@ def _recipe(
         },
     )
     notes += origin.unseen if origin is not None and launch is None else ()
-    return Recipe(spec, tuple(notes))
+    said = launch is not None and bool(launch.run)
+    head = run if said else without(run, words)
+    return Recipe(spec, tuple(notes), words, added, (head, extra.words))
 
 
 def _run(launch: Launch | None, origin: Origin | None, resumes: bool) -> tuple[str, ...]:
@@ -169,30 +184,20 @@ def _run(launch: Launch | None, origin: Origin | None, resumes: bool) -> tuple[s
     )
 
 
-def around_resume(
-    launch: Launch | None, argv: tuple[str, ...], known: Known, extra: Extra
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a launch before those with which it resumes, those of an earlier one left out
-    as a launch that resumes does; and behind them."""
-    added = len(resume_words(launch, known, extra)) + len(extra.words)
-    head = argv[: len(argv) - added]
-    words = launch.resume if launch is not None else ()
-    said = launch is not None and head == launch.run
-    return (head if said else without(head, words)), extra.words
+def resumes(words: Sequence[str], known: Known) -> bool:
+    """Whether there are such words, and the checkpoint that they ask for."""
+    return bool(words) and (known.checkpoint is not None or not asks_for_one(words))
 
 
-def resume_words(launch: Launch | None, known: Known, extra: Extra) -> tuple[str, ...]:
+def _resume_words(words: tuple[str, ...], known: Known) -> tuple[str, ...]:
     """What is added so that it goes on from its newest checkpoint. Raises Refused where nothing
     says how, or there is none."""
-    if not extra.resume:
-        return ()
-    words = launch.resume if launch is not None else ()
     if not words:
         raise Refused(
             "nothing says how this job resumes: the inventory has no `launch: resume:` for it",
             hint='say it there: resume: ["--resume", "{checkpoint}"]',
         )
-    if asks_for_one(words) and known.checkpoint is None:
+    if not resumes(words, known):
         raise Refused(
             "there is no complete checkpoint to resume from",
             hint="without it the job starts from the beginning: leave --resume out",

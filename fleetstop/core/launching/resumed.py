@@ -13,6 +13,17 @@ def asks_for_one(words: Sequence[str]) -> bool:
     return any(CHECKPOINT in word for word in words)
 
 
+def understood(
+    argv: Sequence[str], recorded: Sequence[str], said: Sequence[str]
+) -> tuple[str, ...]:
+    """The words to resume that this start is known to know: its own hold such ones, or those of the
+    inventory (`said`) are the ones it was launched with (`recorded`). None else: a program that
+    does not know them ends at once."""
+    held = (each for each in (recorded, said) if each and without(argv, each) != tuple(argv))
+    same = said if tuple(said) == tuple(recorded) else ()
+    return tuple(next(held, same))
+
+
 def without(argv: Sequence[str], resume: Sequence[str]) -> tuple[str, ...]:
     """Those words without the ones that had it go on from an earlier checkpoint. `resume`: as the
     inventory has them."""

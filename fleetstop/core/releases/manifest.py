@@ -32,7 +32,9 @@ class Release(Struct, frozen=True, kw_only=True):
 
     `when` is ISO 8601 UTC by the clock of `who` (user@machine, or BEFORE). `env` are the variables
     that are no secrets, `secrets` the names of those that are; a secret in `argv` is `***`. None:
-    not known. `from_release`: the release whose files these are again, after a rollback.
+    not known. `resume`: the words to resume that it knows, as the inventory had them; in `argv`
+    they name the checkpoint of that day. `from_release`: the release whose files these are again,
+    after a rollback.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Release(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     env: dict[str, str] | None = None
     secrets: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
     interpreter: str | None = None
     git: Git | None = None
     from_release: str | None = None

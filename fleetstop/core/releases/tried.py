@@ -19,7 +19,8 @@ _FAILED = ("unhealthy", "rolling_back", "rolled_back", "failed")
 class Tried(Struct, frozen=True):
     """tried.json, beside the manifest. Each says when, ISO 8601; None: was never seen. `healthy`
     once is for good. `ran`: it was what ran when another took its place. `failed`: it came up and
-    was not well, of which `reason` tells."""
+    was not well, of which `reason` tells. All of them tell of starts by its manifest, since by that
+    it is gone back to."""
 
     healthy: str | None = None
     ran: str | None = None
@@ -45,13 +46,14 @@ def with_state(tried: Mapping[str, Tried], state: State | None) -> dict[str, Tri
     found = dict(tried)
     if state is None:
         return found
-    name, at = state.release or state.running, state.ended_at or state.at or "it is not known when"
+    name, at = state.release, state.ended_at or state.at or "it is not known when"
+    # one without files may have been started otherwise than by its release's manifest
     if state.step == "healthy" and name is not None:
         known = found.get(name, NEVER)
         found[name] = msgspec.structs.replace(known, healthy=known.healthy or at)
-    elif state.step in _FAILED and state.release is not None and state.files != "old":
-        known = found.get(state.release, NEVER)
-        found[state.release] = msgspec.structs.replace(known, failed=at, reason=state.reason)
+    elif state.step in _FAILED and name is not None and state.files != "old":
+        known = found.get(name, NEVER)
+        found[name] = msgspec.structs.replace(known, failed=at, reason=state.reason)
     return found
 
 

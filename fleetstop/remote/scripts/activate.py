@@ -12,6 +12,8 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
                                  every file
     release, before              names or null: what is brought up; what is kept of the one before
     stays                       where no files come, the kept release that lies there; may lack
+    as_kept, ran_as_kept        false: what is launched, or ran before, was not started as the
+                                manifest tells of the release: how it did is not noted of that
     before_manifest              goes into releases/BEFORE/manifest.json where there is none
     before_lies                  false: BEFORE is kept, and is the way back, but what lies there is
                                  another release, or a mixture; that is not kept
@@ -29,8 +31,10 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
     resume                       may be left out, or null: what a launch goes on from is of no
                                  interest. {"known": the newest complete checkpoint or null, its
                                  "directory", "rules" as saves.py reads them, "words" in which
-                                 "placeholder" stands for it, "launch" and "launch_old": [words
-                                 before them, words behind] or null}
+                                 "placeholder" stands for it ("words_old": other ones of
+                                 launch_old; may lack), "launch" and "launch_old": [words before
+                                 them, words behind], or null: it is started as it is}
+    resumes                      {"launch", "launch_old": words to resume that it knows}; may lack
 
 One line on stdout: `waiting PID START` (exit 0), or `failed SENTENCE` (exit 1), and then all is as
 it was. It hears the client by two files in BASE: `order`, one line `RUN WORD`, replaced by rename,
@@ -51,6 +55,7 @@ BASE/state.json, replaced by rename, 0644, without secrets:
      "activator": {"pid", "start"}, "trainer": {"pid", "start", "mark"} or null, "exit", "signal",
      "reason", "findings": [...], "at", "order", "running", "log_rotated",
      "confirmed_by": "client" | "activator" | null, "checkpoint": what the launch goes on from,
+     "resumes": the words to resume that what runs is known to know, or null,
      "alone": the client has left, "wish", "ended_at"}
 
 Steps: waiting, swapping, swapped, launching, launched, rolling_back; and to end with: cancelled,

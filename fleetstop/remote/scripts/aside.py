@@ -55,5 +55,7 @@ def argv_from(resume: Json, name: str, checkpoint: str) -> Optional[List[str]]:
     if not resume.get(name):
         return None
     before, after = resume[name]
-    words = [word.replace(resume["placeholder"], checkpoint) for word in resume["words"]]
+    old = resume.get("words_old") if name == "launch_old" else None
+    placeholder, words = resume["placeholder"], old or resume["words"]
+    words = [word.replace(placeholder, checkpoint) for word in words]
     return list(before) + words + list(after)

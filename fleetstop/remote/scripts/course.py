@@ -43,8 +43,9 @@ class Activation:
         self.findings = []  # type: List[str]
         self.state.update(activator=own, findings=self.findings, ended_at=None)
         self.state.update({name: spec[name] for name in ("run", "release", "before")})
-        for name in "trainer exit signal reason at order running log_rotated confirmed_by".split():
-            self.state[name] = None
+        names = "trainer exit signal reason at order running resumes log_rotated confirmed_by"
+        self.state.update(dict.fromkeys(names.split()))
+        self.resumes = spec.get("resumes") or {}  # type: Json
         self.was = {}  # type: Json
         self.resume = spec.get("resume") or {}  # type: Json
         self.state.update(checkpoint=self.resume.get("known"), alone=False, wish=spec.get("wish"))
@@ -129,7 +130,8 @@ class Activation:
             return self._down(str(error))
         except trainer.Silent as error:
             return self.end("unhealthy", reason=str(error))
-        self.say("launched", trainer=self.new.id, running=self.swap.brings)
+        known = self.resumes.get("launch")
+        self.say("launched", trainer=self.new.id, running=self.swap.brings, resumes=known)
         return self.watch(self.new, self.client.now)
 
     def _hear_late(self) -> None:
@@ -140,7 +142,7 @@ class Activation:
             told = json.loads(file.read().decode())
         if not told and self.resume and self.client.word != "go":
             found, findings = aside.goes_on_from(self.resume)
-            self.findings += findings
+            self.findings += findings if self.resume["launch"] else []
             if found and found != self.resume["known"]:
                 names = ("launch", "launch_old")
                 told = {name: aside.argv_from(self.resume, name, found) for name in names}
@@ -234,7 +236,8 @@ class Activation:
         return self._healthy("activator")
 
     def _healthy(self, by: str) -> None:
-        self.findings += self.swap.tried(self.swap.brings, "healthy")
+        if self.spec.get("as_kept", True):
+            self.findings += self.swap.tried(self.swap.brings, "healthy")
         try:
             self.swap.retain(int(self.spec["keep"]))
         except (OSError, wary.Refused) as error:
@@ -264,7 +267,8 @@ class Activation:
         except (OSError, wary.Refused, trainer.Silent) as error:
             return self.end("failed", reason=f"{reason}; the old version does not run: {error}")
         self.state["running"] = self.spec["before"] or self.spec.get("stays")
-        return self.end("rolled_back", trainer=self.old and self.old.id)
+        known = self.resumes.get("launch_old")
+        return self.end("rolled_back", trainer=self.old and self.old.id, resumes=known)
 
     def _living(self) -> List[int]:
         return [one["pid"] for one in self.spec["gone"] if trainer.alive(one)]
@@ -273,7 +277,8 @@ class Activation:
         """What the last state tells of what runs: that it is ours, and which release."""
         its = other.get("trainer")
         one = {name: its[name] for name in ("pid", "start")} if its else None
-        return {"trainer": its, "running": other.get("running")} if one in self.spec["gone"] else {}
+        known = {"trainer": its, **{name: other.get(name) for name in ("running", "resumes")}}
+        return known if one in self.spec["gone"] else {}
 
     def _runs(self) -> Json:
         known = {"trainer": None, "running": self.swap.before, **self.was}

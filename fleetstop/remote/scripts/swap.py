@@ -107,7 +107,8 @@ class Swap:
         self.made_before = self.whole = False
         self.lies = spec.get("before_lies", True)
         self.brings = self.release or spec.get("stays")  # what is launched
-        self.ran = self.before if self.lies and spec["gone"] else None
+        ran = self.lies and spec["gone"] and spec.get("ran_as_kept", True)
+        self.ran = self.before if ran else None
         launches = [each for each in (spec["launch"], spec["launch_old"]) if each]
         told = {"activator": activator, "dest": spec["dest"], "made": self._made()}
         told["temps"] = self._temps(b"")

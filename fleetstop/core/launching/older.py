@@ -1,0 +1,85 @@
+"""A start whose own words name a checkpoint that is not the newest: it would lose what was saved
+since. Starts nothing, and sees no disk."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from fleetstop.core import redact
+from fleetstop.core.launching.recipe import Recipe
+from fleetstop.core.launching.resumed import CHECKPOINT
+from fleetstop.core.spelling import plain
+
+# what stands around a path in a shell's text, or before it in --resume=PATH
+_AROUND = re.compile(r"[\s'\"=,;|&()<>]+")
+_OPTION = re.compile(r"--?[A-Za-z0-9][\w.-]*")
+
+
+class Saves(Struct, frozen=True):
+    """Paths: the `newest` complete checkpoint, None where none is seen, and all that are `older`,
+    complete or not."""
+
+    newest: str | None = None
+    older: tuple[str, ...] = ()
+
+
+class _Named(Struct, frozen=True):
+    """`at`: the word's place; `option`: what stands before the path, `--resume` or `--resume=`."""
+
+    at: int
+    path: str
+    option: str | None
+
+
+def names_one(made: Recipe, saves: Saves) -> bool:
+    """Whether the words of this start, as they are said once, name a checkpoint that is there."""
+    newest = (saves.newest,) if saves.newest is not None else ()
+    return not made.added and bool(_named(made, (*saves.older, *newest)))
+
+
+def from_older(made: Recipe, saves: Saves) -> tuple[str, ...]:
+    """Sentences. None where it goes on from the newest by the inventory's words, or names that."""
+    newest = saves.newest
+    if made.added or newest is None or _named(made, (newest,)):
+        return ()
+    told = []
+    for one in _named(made, saves.older):
+        argv, first = made.spec.argv, one.at
+        first -= 1 if one.option is not None and not one.option.endswith("=") else 0
+        words = redact.command(argv[first : one.at + 1]) if one.option else plain(one.path)
+        way = f"; {_way(one.option)} in the inventory goes on from that" if one.option else ""
+        told.append(f"it is started with {words}, though {plain(newest)} is newer{way}")
+    return tuple(dict.fromkeys(told))
+
+
+def _way(option: str) -> str:
+    one = option.endswith("=")
+    words = f"'{option}{CHECKPOINT}'" if one else f"{option}, '{CHECKPOINT}'"
+    return f"`launch: {{resume: [{words}]}}`"
+
+
+def _named(made: Recipe, saves: Iterable[str]) -> tuple[_Named, ...]:
+    known, argv, found = tuple(saves), made.spec.argv, []
+    for at, word in enumerate(argv):
+        for piece in dict.fromkeys((word, *_AROUND.split(word))):
+            # a bare number or name may be anything
+            if not {"/", "."} & set(piece):
+                continue
+            path = posixpath.normpath(posixpath.join(made.spec.cwd, piece))
+            if any(path == each or path.startswith(f"{each}/") for each in known):
+                option = _option(argv, at, piece) if path in known else None
+                found.append(_Named(at, path, option))
+    return tuple(found)
+
+
+def _option(argv: Sequence[str], at: int, piece: str) -> str | None:
+    """None: it is not said in words of its own, and nothing can be put in their place."""
+    before = argv[at - 1] if at else ""
+    if argv[at] == piece:
+        return before if _OPTION.fullmatch(before) else None
+    head = argv[at].removesuffix(piece)
+    return head if head.endswith("=") and _OPTION.fullmatch(head[:-1]) else None

@@ -1,0 +1,73 @@
+"""A start that names a checkpoint of once is not silent about the newer one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fleetstop.core.launching.older import Saves, from_older, names_one
+from fleetstop.core.launching.recipe import Recipe
+from fleetstop.core.launching.spec import LaunchSpec
+
+SAVES = Saves("/ck/step_9.pt", ("/ck/step_1", "/ck/step_3.pt"))
+
+
+def start(*words: str, added: tuple[str, ...] = ()) -> Recipe:
+    spec = LaunchSpec(
+        argv=("python3", "t.py", *words, *added), cwd="/ck", env={}, log=None, uid=0, gid=0,
+        groups=(), umask=0o22, nice=0, limits={}, mark="m", status="/s",
+    )  # fmt: skip
+    return Recipe(spec, added=added)
+
+
+NEWER = "though /ck/step_9.pt is newer"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--lr", "1", "--resume", "/ck/step_3.pt"),
+            f"it is started with --resume /ck/step_3.pt, {NEWER}; "
+            "`launch: {resume: [--resume, '{checkpoint}']}` in the inventory goes on from that",
+        ),
+        (
+            ("--resume=/ck/step_3.pt",),
+            f"it is started with --resume=/ck/step_3.pt, {NEWER}; "
+            "`launch: {resume: ['--resume={checkpoint}']}` in the inventory goes on from that",
+        ),
+        # where no words of its own say so nothing can be put in their place
+        (("/ck/step_3.pt",), f"it is started with /ck/step_3.pt, {NEWER}"),
+        (("-c", "t.py --from '/ck/step_3.pt' 2>&1"), f"it is started with /ck/step_3.pt, {NEWER}"),
+        (("--m", "/ck/step_1/model.pt"), f"it is started with /ck/step_1/model.pt, {NEWER}"),
+        (("--m", "./step_3.pt"), f"it is started with --m ./step_3.pt, {NEWER}; "
+         "`launch: {resume: [--m, '{checkpoint}']}` in the inventory goes on from that"),
+    ],
+)  # fmt: skip
+def test_an_older_one_is_told_with_the_newest_and_the_way(
+    words: tuple[str, ...], said: str
+) -> None:
+    assert from_older(start(*words), SAVES) == (said,)
+    assert names_one(start(*words), SAVES)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (), ("--resume", "/ck/step_9.pt"), ("--resume", "/ck/step_30.pt"), ("--out", "/ck"),
+        ("--steps", "step_1"), ("--resume", "/other/step_3.pt"),
+        ("--init", "/ck/step_3.pt", "--resume", "/ck/step_9.pt"),
+    ],
+)  # fmt: skip
+def test_what_names_none_or_the_newest_needs_no_word(words: tuple[str, ...]) -> None:
+    assert from_older(start(*words), SAVES) == ()
+
+
+def test_what_goes_on_from_the_newest_by_the_inventory_needs_no_word() -> None:
+    made = start("--init", "/ck/step_3.pt", added=("--resume", "/ck/step_9.pt"))
+    assert (from_older(made, SAVES), names_one(made, SAVES)) == ((), False)
+
+
+def test_where_no_complete_one_is_seen_none_is_newer() -> None:
+    named = start("--resume", "/ck/step_3.pt")
+    assert from_older(named, Saves(None, ("/ck/step_3.pt",))) == ()
+    assert names_one(start("--resume", "/ck/step_9.pt"), SAVES)  # by the stop it will not be
