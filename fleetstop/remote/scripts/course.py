@@ -62,7 +62,8 @@ class Activation:
             if self.wait():
                 self.activate()
         except Exception as error:
-            self.end(self.state["step"], reason=f"a fault: {type(error).__name__}: {error}")
+            told = f"a fault: {type(error).__name__}: {wary.told(error)}"
+            self.end(self.state["step"], reason=told)
 
     def prepare(self) -> None:
         """All or nothing, while the old run trains."""
@@ -116,7 +117,7 @@ class Activation:
         try:
             self.findings += self.swap.swap()
         except (OSError, wary.Refused) as error:
-            return self.back(str(error))
+            return self.back(wary.told(error))
         self.say("swapped", files="new")
         self._rotate()
         if self.new is None:
@@ -126,7 +127,7 @@ class Activation:
         try:
             self.new.start()
         except (OSError, wary.Refused) as error:
-            return self._down(str(error))
+            return self._down(wary.told(error))
         except trainer.Silent as error:
             return self.end("unhealthy", reason=str(error))
         self.say("launched", trainer=self.new.id, running=self.swap.brings)
@@ -166,7 +167,7 @@ class Activation:
         except FileNotFoundError:
             return
         except (OSError, wary.Refused) as error:
-            self.findings.append(f"{log} was not rotated: {error}")
+            self.findings.append(f"{log} was not rotated: {wary.told(error)}")
             return
         self.state["log_rotated"] = rotated and wary.text_of(rotated)
 
@@ -236,9 +237,9 @@ class Activation:
     def _healthy(self, by: str) -> None:
         self.findings += self.swap.tried(self.swap.brings, "healthy")
         try:
-            self.swap.retain(int(self.spec["keep"]))
+            self.findings += self.swap.retain(int(self.spec["keep"]))
         except (OSError, wary.Refused) as error:
-            self.findings.append(f"old releases were not removed: {error}")
+            self.findings.append(f"old releases were not removed: {wary.told(error)}")
         self.end("healthy", confirmed_by=by)
 
     def _down(self, reason: str) -> None:
@@ -262,7 +263,8 @@ class Activation:
                 self._hear_late()
                 self.old.start()
         except (OSError, wary.Refused, trainer.Silent) as error:
-            return self.end("failed", reason=f"{reason}; the old version does not run: {error}")
+            why = wary.told(error)
+            return self.end("failed", reason=f"{reason}; the old version does not run: {why}")
         self.state["running"] = self.spec["before"] or self.spec.get("stays")
         return self.end("rolled_back", trainer=self.old and self.old.id)
 
@@ -303,7 +305,7 @@ class Activation:
         try:
             tidy()
         except (OSError, wary.Refused) as error:
-            self.findings.append(f"something is left lying about: {error}")
+            self.findings.append(f"something is left lying about: {wary.told(error)}")
 
     def say(self, step: str, **more: Any) -> bool:
         """A state that cannot be told does not hold up what it tells of."""
