@@ -152,6 +152,24 @@ def test_a_restart_removes_what_is_too_much_whatever_lies_in_its_stage(job: Acti
     assert not job.stage.exists()
 
 
+def test_the_same_once_more_pushes_nothing_else_out(job: Activator) -> None:
+    """Each rollback keeps what it has put in place: three of them would fill the shelf. Of the
+    same files with the same words the one that was healthy counts."""
+    shelf(job, *(f"r-{number}" for number in range(8)))
+    for name, text in (("r-1", "a"), ("r-2", "b"), ("r-3", "a"), ("r-5", "b"), ("r-6", "c")):
+        file = {"rel": "train.sh", "sha256": text * 64, "size": 1, "mode": 420}
+        words = ["sh", "train.sh"] if name != "r-5" else ["sh", "train.sh", "--lr", "3"]
+        told = {"id": name, "files": [file], "argv": words}
+        (job.base / "releases" / name / "manifest.json").write_text(json.dumps(told))
+    (job.base / "releases/r-3/tried.json").write_text('{"healthy": "2026"}')
+    job.begin(release=None, before=None, before_manifest=None, stays="r-0")
+    job.order("go")
+    job.reach("launched")
+    job.order("done")
+    job.end("healthy")
+    assert kept(job) == {"r-0", "r-2", "r-3", "r-4", "r-5"}  # r-1 is r-3 once more
+
+
 def test_one_that_cannot_be_removed_does_not_keep_the_others(job: Activator) -> None:
     """And what is told of it is a sentence."""
     shelf(job, *(f"r-{number}" for number in range(8)))

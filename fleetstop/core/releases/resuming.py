@@ -197,7 +197,7 @@ def _after_an_end(there: _There) -> Decision:
         case "rolled_back":
             back = "is back" if there.runs or state.trainer is None else "came back, and has ended"
             why = f"{_release(state)} was not well{_because(state)}; the one before {back}"
-            return there.anew(why, state.before)
+            return there.anew(why, state.running, state.before)
         case "cancelled":
             why = f"run {plain(state.run)} left everything as it was{_because(state)}"
             return there.anew(why, state.running, state.before)

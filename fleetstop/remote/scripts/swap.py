@@ -277,7 +277,7 @@ class Swap:
     def retain(self, keep: int) -> List[str]:
         """What was found amiss. Kept are the newest `keep` releases, the one that runs, the one for
         the way back, and the newest other that was ever healthy: any number of bad ones may have
-        come after it."""
+        come after it. The same once more counts last."""
         releases = self.base.at(b"releases")
         names = []  # type: List[bytes]
         with wary.MISSING:
@@ -286,7 +286,8 @@ class Swap:
         used = [wary.bytes_of(word) for word in self._named()]
         used += [name for name in names if name not in used and self._was_well(name)][:1]
         findings = []
-        for name in names[keep:]:
+        twice = self._twice(names)
+        for name in ([each for each in names if each not in twice] + twice)[keep:]:
             if name in used:
                 continue
             try:
@@ -295,6 +296,24 @@ class Swap:
                 which, why = wary.text_of(name), wary.told(error)
                 findings.append(f"release {which} was not removed: {why}")
         return findings
+
+    def _twice(self, names: List[bytes]) -> List[bytes]:
+        """Those of the same files and words as another of them; of which one the healthy stays, and
+        of several the newest."""
+        first = {}  # type: Dict[str, bytes]
+        for name in sorted(names, key=lambda name: not self._was_well(name)):  # stable
+            first.setdefault(self._content(name), name)
+        return [name for name in names if first[self._content(name)] != name]
+
+    def _content(self, name: bytes) -> str:
+        path = self.base.at(b"releases", name, b"manifest.json")
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            with open(path, "rb") as file:
+                told = json.loads(file.read().decode())
+            if told["files"]:
+                files = sorted([each["rel"], each["sha256"]] for each in told["files"])
+                return json.dumps([files, told.get("argv"), told.get("cwd")])
+        return wary.text_of(name)
 
     def _was_well(self, name: bytes) -> bool:
         path = self.base.at(b"releases", name, b"tried.json")
