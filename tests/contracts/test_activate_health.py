@@ -173,7 +173,11 @@ def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> 
     assert finding.endswith(f" {child}")
     assert (job.dest / "train.sh").read_text() == LEAVES_ONE
     os.kill(child, signal.SIGKILL)
-    assert back(job)["exit"] == 4
+    state = back(job)
+    assert state["exit"] == 4
+    # whoever reads it last is not told of somebody who lives on
+    told = f"sh train.sh ended with exit code 4; what it had started ended after it: {child}"
+    assert state["findings"] == [told]
 
 
 def test_done_is_not_believed_of_a_wrapper_that_ended_either(job: Activator) -> None:

@@ -49,6 +49,7 @@ class Activation:
         self.resume = spec.get("resume") or {}  # type: Json
         self.state.update(checkpoint=self.resume.get("known"), alone=False, wish=spec.get("wish"))
         self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
+        self._lives_on = None  # type: Optional[str]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
         told = self.spec[name]
@@ -218,8 +219,17 @@ class Activation:
         if self.ended and left and self._tell_at is not None and now >= self._tell_at:
             self._tell_at = None
             pids = ", ".join(map(str, left))
-            self.findings.append(f"{self.ended}, but what it started lives on: {pids}")
+            self._lives_on = f"{self.ended}, but what it started lives on: {pids}"
+            self.findings.append(self._lives_on)
             self.say("launched")
+
+    def _look_again(self) -> None:
+        """Whoever lived on may have ended since, and this is the last that is told of it."""
+        if self._lives_on is not None and self.new is not None and not self.new.left():
+            pids = self._lives_on.rpartition(": ")[2]
+            told = f"{self.ended}; what it had started ended after it: {pids}"
+            self.findings[self.findings.index(self._lives_on)] = told
+            self._lives_on = None
 
     def _judge(self, new: "trainer.Trainer") -> None:
         """In the client's stead; what lives is left running."""
@@ -254,6 +264,7 @@ class Activation:
         if others:
             told = f"{reason}; PID {others[0]} runs it, started meanwhile by something else"
             return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
+        self._look_again()
         self.findings += self.swap.tried(self.swap.release, "failed", reason)
         self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
         try:
@@ -287,6 +298,7 @@ class Activation:
         return False
 
     def end(self, step: str, **more: Any) -> None:
+        self._look_again()
         if step == "unhealthy":
             self.findings += self.swap.tried(self.swap.release, "failed", more.get("reason"))
         self._try_to(self.swap.litter.remove)
