@@ -227,7 +227,10 @@ def test_the_end_of_a_wrapper_is_not_told_as_its_trainers() -> None:
     """run.sh ends with an echo, and so with 0, whatever became of the trainer."""
     record = Record(mark="m", trainer=Born(8, 5), ended_at="2026-03-04T14:02:29+00:00", exit=0)
     found = health(WRAPPED, look(2.0, lost=(10,), record=record))
-    assert found.why == ("10 ended within 2 s; what started it then ended: exit 0",)
+    unknown = "exit 0, its trainer's own end is not known"
+    assert found.why == (f"10 ended within 2 s; what started it then ended: {unknown}",)
+    found = health(WRAPPED, look(2.0, record=record, log=("KeyError: 'lr'",)))
+    assert found.why == (f"bash run.sh ended within 2 s: {unknown}; last line: \"KeyError: 'lr'\"",)
     own = msgspec.structs.replace(record, trainer=Born(10, 5))
     found = health(WRAPPED, look(2.0, lost=(10,), record=own))
     assert found.why == ("10 ended within 2 s: exit 0",)

@@ -15,7 +15,7 @@ from fleetstop.core.durations import spoken
 from fleetstop.core.gpu import GpuView, Unseen, indexes_of
 from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.launching.arrived import Arrived, arguments, environment
-from fleetstop.core.launching.ended import Record, started_as, way
+from fleetstop.core.launching.ended import Record, started_as, way, way_of
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import HealthCheck
 from fleetstop.core.signals import Landing, Masks, has
@@ -168,9 +168,11 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
     lives = root is not None and root.alive
     if seen.lost:
         pids, after = ", ".join(map(str, seen.lost)), spoken(seen.age_s)
-        return _Answer("alive", False, f"{pids} ended within {after}{_end(seen)}")
+        return _Answer("alive", False, f"{pids} ended within {after}{_end(expected, seen)}")
     if not lives and not seen.trainers:
-        ended = f"{started_as(expected.argv)} ended within {spoken(seen.age_s)}{_end(seen)}"
+        ended = (
+            f"{started_as(expected.argv)} ended within {spoken(seen.age_s)}{_end(expected, seen)}"
+        )
         return _Answer("alive", False, ended)
     if not seen.trainers:
         lacks = seen.unclear or "no trainer is seen below what was started"
@@ -187,13 +189,15 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
     return _Answer("alive", True, said)
 
 
-def _end(seen: Seen) -> str:
+def _end(expected: Expected, seen: Seen) -> str:
     """On record is the end of what was started; how a trainer below it ended is not."""
     record = seen.record
     if record is None or record.ended_at is None:
         return ""
-    other = seen.lost and record.trainer is not None and record.trainer.pid not in seen.lost
-    return f"; what started it then ended: {way(record)}" if other else f": {way(record)}"
+    if seen.lost and (record.trainer is None or record.trainer.pid in seen.lost):
+        return f": {way(record)}"
+    how = way_of(expected.argv, record, seen.log or ())
+    return f"; what started it then ended: {how}" if seen.lost else f": {how}"
 
 
 def _pids(seen: Seen, ids: Iterable[ProcessId]) -> str:
