@@ -17,8 +17,8 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
-from fleetstop.core.launching.activation import Broken, State, parse_state
-from fleetstop.core.launching.ended import last_death, parse_record
+from fleetstop.core.launching.activation import Broken, Started, State, parse_state
+from fleetstop.core.launching.ended import Born, last_death, parse_record
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
@@ -242,19 +242,20 @@ def _around(
     began: float | None = None,
     family: Family | None = None,
 ) -> Around:
-    beat, who = beside.beats.get(base), state.activator
-    lives = (
-        who is not None
-        and (found := tree.by_inner(who.pid)) is not None
-        and (found.id.start == who.start and found.alive)
-    )
+    beat, its = beside.beats.get(base), state.trainer
     return Around(
-        activator=lives,
+        activator=_lives(tree, state.activator),
         now=beside.now,
         began=began,
         ours=family is not None and _started(state, family) is not None,
         beat_s=max(0.0, beside.now - beat) if beat is not None else None,
+        lives=_lives(tree, its) if its is not None else None,
     )
+
+
+def _lives(tree: ProcessTree, who: Born | Started | None) -> bool:
+    found = tree.by_inner(who.pid) if who is not None else None
+    return found is not None and who is not None and found.id.start == who.start and found.alive
 
 
 def _state(

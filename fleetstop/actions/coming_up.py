@@ -14,7 +14,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import LAST_LINES, Grown, Stamp, Watch
 from fleetstop.core import redact
 from fleetstop.core.launching.activation import State
-from fleetstop.core.launching.ended import Record, started_as, way
+from fleetstop.core.launching.ended import Record, started_as, way_of, wraps
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import HealthCheck, HealthRecord
 from fleetstop.core.verdict import Look, judge
@@ -115,21 +115,24 @@ class Rise:
         if grown is not None and grown.health.state == "unhealthy":
             return grown.health.why
         if grown is not None and grown.record is not None and grown.record.ended_at is not None:
-            return (f"{self._what(old)} ended: {way(grown.record)}",)
+            how = way_of(self._argv(old), grown.record, grown.last)
+            return (f"{started_as(self._argv(old))} ended: {how}",)
         state = self._activation.state if not old else None
         if state is not None and (state.exit is not None or state.signal is not None):
-            how = way(Record(mark="", exit=state.exit, signal=state.signal))
-            return (f"{self._what(old)} ended: {how}",)
+            if state.exit == 0 and state.reason and wraps(self._argv(old)):
+                return (state.reason,)  # with the last line of its log
+            how = way_of(self._argv(old), Record(mark="", exit=state.exit, signal=state.signal))
+            return (f"{started_as(self._argv(old))} ended: {how}",)
         if state is not None and state.reason:
             return (state.reason,)
         if grown is not None and grown.health.why:
             return grown.health.why
         return ("why is not known: what works in the container told no reason",)
 
-    def _what(self, old: bool) -> str:
+    def _argv(self, old: bool) -> tuple[str, ...]:
         spec = self._activation.spec
         launch = spec.launch_old if old else spec.launch
-        return started_as(launch.argv if launch is not None else ())
+        return tuple(launch.argv) if launch is not None else ()
 
     def neither(self, expected: Expected) -> str:
         """What is to be said besides where both versions lack the same line in their logs."""

@@ -64,7 +64,7 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
         await clean(lot, decision.clean)
     kept = lot.ground.releases.get(decision.before or "")
     whole = kept is not None and tells_all(kept, lot.wanted, lot.ground.on_disk)
-    lot.name(decision.before if whole else None)
+    lot.name(decision.before if whole else lot.kept_already if not decision.torn else None)
     return Settled()
 
 

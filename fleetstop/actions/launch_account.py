@@ -13,6 +13,7 @@ from fleetstop.actions.leaving import left_as
 from fleetstop.actions.present import outcome_of
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import Grown
+from fleetstop.core.launching.activation import State
 from fleetstop.core.report import Outcome, ReleaseRecord, Result, SignalRecord
 
 
@@ -25,6 +26,9 @@ class Account:
         self.rise = Rise(scope, self.activation, plan.spec.log)
         self.unwell: str | None = None
         self._findings: list[str] = []
+        self._noted: set[str] = (
+            set()
+        )  # of them what the activator told; it may tell otherwise by now
         self._facts: dict[str, Any] = {}
         self._ending: GoingBack | None = None
 
@@ -36,6 +40,12 @@ class Account:
 
     def finding(self, text: str) -> None:
         self._findings.append(self.scope.teller.finding(text))
+
+    def note(self, state: State) -> None:
+        """What the activator has found so far."""
+        for each in state.findings:
+            self._noted.add(each)
+            self.finding(each)
 
     def stopped_as(self, outcome: Outcome) -> None:
         names = ("signals", "skipped", "checkpoint", "gpus", "above")
@@ -70,7 +80,9 @@ class Account:
         spec, state = self.plan.spec, self.activation.state
         running = state.running if state is not None else None
         doubts = self._ending.doubts if self._ending is not None else ()
-        told = (*self._findings, *doubts, *(state.findings if state is not None else ()))
+        last = state.findings if state is not None else tuple(self._noted)
+        own = [each for each in self._findings if each not in self._noted or each in last]
+        told = (*own, *doubts, *last)
         known: dict[str, Any] = {
             **self._facts,
             **self.rise.facts(),

@@ -190,8 +190,7 @@ class Launching(Account):
         if state.release is not None or state.log_rotated is not None:
             rotated = state.log_rotated
             self.scope.teller.tell(events.Activated, release=state.release, log_rotated=rotated)
-        for each in state.findings:
-            self.finding(each)
+        self.note(state)
 
     async def _not_started(self, state: State) -> Outcome:
         """Nothing was replaced; or it was, and neither version came up."""

@@ -15,8 +15,8 @@ from fleetstop.core.releases.destination import Destination, Loaded
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.home import base_of, code_of, home
-from fleetstop.core.releases.landing import came_with, differing, to_go_back_to
-from fleetstop.core.releases.manifest import Release, release_id
+from fleetstop.core.releases.landing import came_with, differing, tells_all, to_go_back_to
+from fleetstop.core.releases.manifest import Release, release_id, told_argv
 from fleetstop.core.releases.payload import File, some
 from fleetstop.core.releases.survey import Survey
 from fleetstop.core.releases.tried import how_it_did, row, worth_going_back_to
@@ -88,7 +88,9 @@ class Lot:
             self.release = release_id(at, self.run)
             lies_there = any(rel in self.ground.on_disk for rel in self.wanted)
             # a second earlier, so that the two sort as they were
-            old = release_id(datetime.fromtimestamp(at.timestamp() - 1, at.tzinfo), self.run)
+            then = datetime.fromtimestamp(at.timestamp() - 1, at.tzinfo)
+            # the run's other half: people tell releases by their last letters
+            old = release_id(then, self.run[4:] if len(self.run) >= 8 else self.run)
             self.before = before or (old if lies_there else None)
 
     def content(self, errand: Errand, file: File) -> Iterator[bytes]:
@@ -120,11 +122,25 @@ class Lot:
     @property
     def lies(self) -> Release | None:
         """The kept release that lies on disk; of several the one that was started last."""
+        return next(self._lying(), None)
+
+    def _lying(self) -> Iterator[Release]:
         kept = self.ground.releases
         last = self.state.running if self.state is not None else None
         names = sorted(kept, key=lambda name: (name == last, name), reverse=True)
         there = (kept[name] for name in names if kept[name].files)
-        return next((e for e in there if not differing(e, self.ground.on_disk)), None)
+        return (each for each in there if not differing(each, self.ground.on_disk))
+
+    @property
+    def kept_already(self) -> str | None:
+        """The release that what lies there would only be kept as once more: the same files, and
+        the same words as what runs, if anything does."""
+        fits = (e for e in self._lying() if tells_all(e, self.wanted, self.ground.on_disk))
+        return next((each.id for each in fits if self._its_words(each)), None)
+
+    def _its_words(self, release: Release) -> bool:
+        members = self.now.family.members if self.now is not None else ()
+        return self.now is None or any(told_argv(kin.argv) == release.argv for kin in members)
 
     @property
     def started(self) -> bool | None:
@@ -239,4 +255,5 @@ def _to(lot: Lot, release: str) -> str:
 def _now(lot: Lot, release: Release) -> str | None:
     if release.id == lot.runs:
         return "runs now"
-    return None if differing(release, lot.ground.on_disk) else "lies there now"
+    lies = lot.lies
+    return "lies there now" if lies is not None and lies.id == release.id else None

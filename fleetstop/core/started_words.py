@@ -15,7 +15,8 @@ CHECKS: dict[str, tuple[str, str, str]] = {
     "hears": (
         "The new trainer has a handler for its stop signal, so the next stop can be graceful.",
         "SigCgt of every trainer. What is ignored for 5 s after Python is up stays ignored.",
-        "Most often its script puts python into the background with &: take that away.",
+        "Most often its script puts python into the background with & (QUIT is ignored too then): "
+        "take that away. Else its own code ignores it: signal.signal(SIGINT, SIG_IGN).",
     ),
     "arguments": (
         "What was to be added (words behind --, those to resume) reached the trainer's argv.",

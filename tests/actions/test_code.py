@@ -231,6 +231,23 @@ def test_the_last_unexplained_death() -> None:
     assert looked(host, aim)[0].findings == ()
 
 
+def test_what_came_back_and_ended_too_is_not_said_to_be_back() -> None:
+    host, trainer = running()
+    mine = {"pid": trainer.inner, "start": trainer.start, "mark": "m7"}
+    state(host, "rolled_back", running=OLD, trainer=mine, reason="it ended: exit 3")
+    aim = job(checkpoints=None, deploy=Deploy(dest="/root"))
+    assert looked(host, aim)[0].findings[0].endswith("; what ran before is back")
+    host.end(trainer)
+    host.end(host.procs[1005])
+    record = {"mark": "m7", "ended_at": "2025-11-30T14:02:29Z", "exit": 2}
+    host.write(f"{BASE}/status/m7.json", json.dumps(record).encode())
+    outcome, _, _ = looked(host, aim)
+    assert outcome.result == "not_running"
+    said, death = outcome.findings
+    assert said.endswith("; what ran before was brought back, and has ended by now")
+    assert death.startswith("the last run ended with exit 2")
+
+
 def hangs(_: object) -> Answer:
     raise FrameTimedOut("pve1: no answer to 'through' within 5 s")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from fleetstop.actions.deciding import Settled, settled
 from fleetstop.actions.errand import Command, Errand, wished
 from fleetstop.actions.grounding import Running
 from fleetstop.actions.locate import locate
-from fleetstop.actions.lots import Lot
+from fleetstop.actions.lots import Lot, _source
 from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.inventory import Job
 from fleetstop.core.launching.activation import Started, State
@@ -21,7 +22,7 @@ from fleetstop.core.launching.recipe import Extra
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
-from fleetstop.errors import DeployFailed
+from fleetstop.errors import DeployFailed, Refused
 from tests.actions.stage import JOB, Stage
 from tests.actions.test_going_on import ERRAND
 from tests.fakes.fake_activator import BASE
@@ -47,9 +48,17 @@ def errand(command: Command, consent: Consent = "absent", **facts: Any) -> Erran
 
 
 def decide(
-    asked: Errand, state: State, sends: str | None, lies: str, *, runs: bool = True, **ground: Any
+    asked: Errand,
+    state: State,
+    sends: str | None,
+    lies: str,
+    *,
+    runs: bool = True,
+    words: Mapping[str, tuple[str, ...]] | None = None,
+    **ground: Any,
 ) -> tuple[Settled, Lot, Trainer]:
-    """The trainer that runs is the one that the state names, unless that names another."""
+    """What runs is `bash run.sh`; `words`: those of a kept release. The trainer that runs
+    is the one that the state names, unless that names another."""
     host = FakeHost()
     host.clock.wall = lambda: AT  # type: ignore[method-assign]
     trainer = a_job(host)
@@ -66,10 +75,12 @@ def decide(
         now = Running(family, process, None, None) if runs else None
         lot = Lot(stage.scope, scene, now, "/usr/bin/python3", "/root")
         lot.files = (file(sends),) if sends is not None else ()
-        facts: dict[str, Any] = {"now": AT_S + 60.0, **ground}
+        kept = {OLD: release(OLD, GOOD), NEW: release(NEW, BAD)}
+        for name, argv in (words or {}).items():
+            kept[name] = msgspec.structs.replace(kept[name], argv=argv)
+        facts: dict[str, Any] = {"now": AT_S + 60.0, "releases": kept, **ground}
         lot.ground = Ground(
             state=state, activator=False, beat_s=None, changed={}, last=None, tools=BASE,
-            releases={OLD: release(OLD, GOOD), NEW: release(NEW, BAD)},
             on_disk={"train.py": lies}, **facts,
         )  # fmt: skip
         return await settled(lot, asked), lot
@@ -165,3 +176,56 @@ def test_arguments_that_were_typed_are_not_taken_for_given() -> None:
     state = rolled_back(errand("redeploy"))
     assert decide(asked, state, GOOD, GOOD)[0].confirm is None
     assert decide(errand("redeploy"), state, GOOD, GOOD)[0].confirm is not None
+
+
+OTHER = "c" * 64
+
+
+@pytest.mark.parametrize(
+    ("step", "running"), [("rolled_back", OLD), ("unhealthy", None), ("cancelled", None)]
+)
+def test_what_is_kept_already_is_not_kept_once_more_as_what_lay_there(
+    step: Any, running: str | None
+) -> None:
+    """A restart replaces no file: after it, whatever became of it, the same release lies there."""
+    asked = errand("redeploy")
+    state = State(run="7f3a", step=step, running=running, files="old", ended_at=AT, wish="other")
+    _, lot, _ = decide(asked, state, OTHER, GOOD, words={OLD: ("bash", "run.sh")})
+    assert lot.before == OLD
+    assert lot.before_lies
+    # nothing runs: how it ran last the release itself tells best
+    _, lot, _ = decide(asked, state, OTHER, GOOD, runs=False)
+    assert lot.before == OLD
+
+
+def test_what_ran_with_other_words_is_kept_with_them() -> None:
+    """The same bytes, and somebody has started them otherwise since: that is the way back."""
+    asked = errand("redeploy")
+    state = State(run="7f3a", step="unhealthy", files="old", ended_at=AT, trainer=Started(1, 2))
+    _, lot, _ = decide(asked, state, OTHER, GOOD, words={OLD: ("bash", "run.sh", "--gpus", "1")})
+    assert lot.before not in (None, OLD)
+
+
+def test_what_is_sent_and_what_it_replaces_are_told_apart_by_their_last_letters() -> None:
+    asked = errand("redeploy")
+    state = State(run="7f3a", step="unhealthy", files="old", ended_at=AT)
+    _, lot, _ = decide(asked, state, OTHER, GOOD)
+    run = msgspec.structs.replace(lot.scope.run, id="7f3a91c2")
+    lot.scope = msgspec.structs.replace(lot.scope, run=run)
+    lot.name(None)
+    assert (lot.release, lot.before) == ("20261130-140300-7f3a", "20261130-140259-91c2")
+
+
+def test_one_of_several_with_the_same_files_lies_there() -> None:
+    """The one that the state names, else the newest."""
+    asked = errand("rollback", release="none-such")
+    state = State(run="7f3a", step="healthy", files="new", ended_at=AT, running=OLD)
+    third = "20261201-140211-7f3a"
+    kept = {OLD: release(OLD, GOOD), NEW: release(NEW, BAD), third: release(third, GOOD)}
+    for running, lies in ((OLD, OLD), (None, third)):
+        one = msgspec.structs.replace(state, running=running)
+        _, lot, _ = decide(asked, one, OTHER, GOOD, runs=False, releases=kept)
+        with pytest.raises(Refused) as caught:
+            _source(lot, "none-such")
+        (row,) = [each for each in caught.value.evidence if "lies there now" in each]
+        assert row.startswith(lies)

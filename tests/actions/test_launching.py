@@ -14,12 +14,14 @@ import pytest
 from fleetstop import events as e
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
+from fleetstop.actions.launch_account import Account
 from fleetstop.actions.launch_plan import Arm, LaunchPlan, Stop
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.reconnect import ReconnectingPlace
 from fleetstop.actions.stop import Interrupted, stopped
 from fleetstop.core.inventory import Healthcheck
+from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
@@ -193,6 +195,25 @@ def test_a_pattern_counts_in_the_new_part_of_the_log_alone() -> None:
     assert outcome.result == "rolled_back"
     assert outcome.reason is not None
     assert "nothing new in the log matches 'tok/s'" in outcome.reason
+
+
+def test_of_what_was_found_in_between_the_last_word_is_told() -> None:
+    """It lived on when it was found, and has ended since: the report speaks of now."""
+    host = LaunchHost()
+    stage = Stage(host)
+    account = Account(stage.scope, plan(), stage.scope.place.hands)
+    lives, ended = "it lives on: 77", "it ended after it: 77"
+    state = State(run="run1", step="launched", findings=(lives, "the log was not rotated"))
+    account.finding("a finding of the stop")
+    account.activation.state = state
+    account.note(state)
+    assert lives in account.outcome("redeployed").findings
+    account.activation.state = msgspec.structs.replace(
+        state, step="rolled_back", findings=(ended, "the log was not rotated")
+    )
+    assert account.outcome("rolled_back").findings == (
+        "a finding of the stop", "the log was not rotated", ended,
+    )  # fmt: skip
 
 
 def test_one_that_dies_is_rolled_back_and_its_exact_end_is_told() -> None:

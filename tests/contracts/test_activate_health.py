@@ -68,6 +68,26 @@ def test_a_version_that_cannot_be_executed_is_taken_back(job: Activator) -> None
     assert (state["exit"], state["signal"]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ("train.py: error: no --lr", '; last line: "train.py: error: no --lr"'),
+        ("KeyError: 1\\033[0m\\r", '; last line: "KeyError: 1?[0m"'),
+        ("HF_TOKEN=hf_AbCdEf", ""),  # a secret is not kept: better no line than that
+        ("", ""),
+    ],
+)
+def test_a_wrappers_0_is_not_kept_as_its_trainers_end(job: Activator, last: str, told: str) -> None:
+    job.new("train.sh", f"printf 'more\\n{last}\\n'; sh -c 'exit 2'; exit 0\n")
+    if not last:
+        job.new("train.sh", "true\n")
+        job.spec["files"].pop(0)
+    job.begin()
+    job.order("go")
+    reason = back(job)["reason"]
+    assert reason == f"sh train.sh ended with exit code 0, its trainer's own end is not known{told}"
+
+
 def test_a_version_that_a_signal_ends_is_taken_back(job: Activator) -> None:
     launched(job, NEW)
     os.kill(job.runs_now("new"), signal.SIGSEGV)
@@ -173,7 +193,11 @@ def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> 
     assert finding.endswith(f" {child}")
     assert (job.dest / "train.sh").read_text() == LEAVES_ONE
     os.kill(child, signal.SIGKILL)
-    assert back(job)["exit"] == 4
+    state = back(job)
+    assert state["exit"] == 4
+    # whoever reads it last is not told of somebody who lives on
+    told = f"sh train.sh ended with exit code 4; what it had started ended after it: {child}"
+    assert state["findings"] == [told]
 
 
 def test_done_is_not_believed_of_a_wrapper_that_ended_either(job: Activator) -> None:

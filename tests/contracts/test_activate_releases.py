@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.activation import NEW, OLD, Activator, tree
+from tests.contracts.activation import NEW, OLD, RUN, Activator, tree
 
 
 @pytest.fixture
@@ -119,6 +120,76 @@ def test_a_way_back_that_is_not_kept_is_none(job: Activator) -> None:
     code, line = job.ask(before_lies=False)
     assert (code, line) == (1, "failed release r1, the way back, is not kept")
     assert {p: w for p, w in tree(job.dest).items() if "state" not in p} == before
+
+
+def shelf(job: Activator, *names: str) -> None:
+    """Kept releases, the newest first."""
+    for age, name in enumerate(names):
+        place = job.base / "releases" / name
+        (place / "files").mkdir(parents=True)
+        (place / "files/train.sh").write_text(name)
+        (place / "manifest.json").write_text("{}")
+        os.utime(place, (1e9 - age, 1e9 - age))
+
+
+def kept(job: Activator) -> set[str]:
+    return {path.name for path in (job.base / "releases").iterdir()}
+
+
+def test_a_restart_removes_what_is_too_much_whatever_lies_in_its_stage(job: Activator) -> None:
+    """A restart's stage holds its plan still, and what an earlier run could not remove lies there:
+    what is removed has to go elsewhere first."""
+    shelf(job, *(f"r-{number}" for number in range(8)))
+    (job.base / "gone-earlier-r-9/files").mkdir(parents=True)
+    job.stage.mkdir()
+    job.begin(release=None, before=None, before_manifest=None, stays="r-0")
+    job.order("go")
+    job.reach("launched")
+    job.order("done")
+    assert job.end("healthy")["findings"] == []
+    assert kept(job) == {"r-0", "r-1", "r-2", "r-3", "r-4"}
+    assert list(job.base.glob("gone-*")) == []
+    assert not job.stage.exists()
+
+
+def test_the_same_once_more_pushes_nothing_else_out(job: Activator) -> None:
+    """Each rollback keeps what it has put in place: three of them would fill the shelf. Of the
+    same files with the same words the one that was healthy counts."""
+    shelf(job, *(f"r-{number}" for number in range(8)))
+    for name, text in (("r-1", "a"), ("r-2", "b"), ("r-3", "a"), ("r-5", "b"), ("r-6", "c")):
+        file = {"rel": "train.sh", "sha256": text * 64, "size": 1, "mode": 420}
+        words = ["sh", "train.sh"] if name != "r-5" else ["sh", "train.sh", "--lr", "3"]
+        told = {"id": name, "files": [file], "argv": words}
+        (job.base / "releases" / name / "manifest.json").write_text(json.dumps(told))
+    (job.base / "releases/r-3/tried.json").write_text('{"healthy": "2026"}')
+    job.begin(release=None, before=None, before_manifest=None, stays="r-0")
+    job.order("go")
+    job.reach("launched")
+    job.order("done")
+    job.end("healthy")
+    assert kept(job) == {"r-0", "r-2", "r-3", "r-4", "r-5"}  # r-1 is r-3 once more
+
+
+def test_one_that_cannot_be_removed_does_not_keep_the_others(job: Activator) -> None:
+    """And what is told of it is a sentence."""
+    shelf(job, *(f"r-{number}" for number in range(8)))
+    fixed = job.base / "releases/r-5/files/train.sh"
+    if subprocess.run(["chattr", "+i", fixed], capture_output=True, check=False).returncode:
+        pytest.skip("this file system knows no immutable files")
+    job.stage.mkdir()
+    job.begin(release=None, before=None, before_manifest=None, stays="r-0")
+    try:
+        job.order("go")
+        job.reach("launched")
+        job.order("done")
+        (said,) = job.end("healthy")["findings"]
+    finally:
+        for path in job.base.glob("*/files/train.sh"):
+            subprocess.run(["chattr", "-i", path], check=False)
+        subprocess.run(["chattr", "-i", fixed], capture_output=True, check=False)
+    gone = job.base / f"gone-{RUN}-r-5"
+    assert said == f"release r-5 was not removed: cannot remove {gone}: Operation not permitted"
+    assert kept(job) == {"r-0", "r-1", "r-2", "r-3", "r-4"}
 
 
 def tried(job: Activator, release: str) -> dict[str, Any]:

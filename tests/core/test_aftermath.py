@@ -22,7 +22,7 @@ STATE = State(
     at=ENDED,
 )
 LIVES = Around(activator=True, now=0.0, began=1.0)
-GONE = Around(activator=False, now=0.0, began=ENDED_S - 60, ours=True)
+GONE = Around(activator=False, now=0.0, began=ENDED_S - 60, ours=True, lives=True)
 
 
 def at(step: Step, **facts: object) -> State:
@@ -85,6 +85,22 @@ def test_one_that_has_ended_is_told_where_it_asks_for_something(
         if state.trainer is None and around.ours:
             continue
         assert aftermath(state, around) == said
+
+
+@pytest.mark.parametrize("step", ["rolled_back", "unhealthy"])
+def test_what_was_brought_back_or_left_and_has_ended_too_is_not_said_to_run(step: Step) -> None:
+    nothing = replace(GONE, began=None, ours=False, lives=False)
+    said = aftermath(at(step, ended_at=ENDED, reason="exit 3"), nothing) or ""
+    how = {
+        "rolled_back": "what ran before was brought back, and has ended by now",
+        "unhealthy": "it was left as it was, and has ended by now",
+    }
+    assert said == f"release {NEW} was not well at 2026-11-30 14:02 UTC: exit 3; {how[step]}"
+    # something of the job runs, or nobody looked: that says nothing of its end
+    for around in (replace(nothing, lives=True), replace(nothing, lives=None), GONE):
+        assert "has ended" not in (aftermath(at(step, ended_at=ENDED), around) or "")
+    # nothing had been started
+    assert "has ended" not in (aftermath(at(step, ended_at=ENDED, trainer=None), nothing) or "")
 
 
 def test_what_runs_since_then_makes_an_old_story_of_it() -> None:

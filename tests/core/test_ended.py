@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fleetstop.core.launching.ended import Record, last_death, lived_s, parse_record, way
+from fleetstop.core.launching.ended import Record, last_death, lived_s, parse_record, way, way_of
 
 NOW = "2026-03-04T17:02:29.500+00:00"
 DEAD = "2026-03-04T14:02:29.500+00:00"
@@ -52,3 +52,22 @@ def test_one_that_runs_has_not_died_and_odd_clocks_tell_no_age() -> None:
     record = Record(mark="m", ended_at=NOW, signal="SEGV")
     assert last_death(record, DEAD) == "the last run ended by SEGV at 2026-03-04 17:02:29 UTC"
     assert last_death(record, "no time") == last_death(record, DEAD)
+
+
+RUN_SH, ENDED = ("/bin/bash", "run.sh", "--gpus", "0"), Record(mark="m", ended_at=DEAD, exit=0)
+
+
+def test_a_wrappers_0_is_not_told_as_its_trainers() -> None:
+    """run.sh ends with an echo: a person would read 0 as success."""
+    lines = ("Traceback", "train.py: error: unrecognized arguments: --lr  ", "")
+    assert way_of(RUN_SH, ENDED, lines) == (
+        "exit 0, its trainer's own end is not known; last line: "
+        '"train.py: error: unrecognized arguments: --lr"'
+    )
+    assert way_of(("/root/run.sh",), ENDED) == "exit 0, its trainer's own end is not known"
+    assert way_of(("python3", "train.py"), ENDED, lines) == "exit 0"
+    other = Record(mark="m", ended_at=DEAD, exit=2)
+    assert way_of(RUN_SH, other, lines) == "exit 2"
+    told = way_of(RUN_SH, ENDED, ("HF_TOKEN=hf_AbCdEf123456 " + "x" * 500,))
+    assert "hf_AbC" not in told
+    assert len(told) < 220

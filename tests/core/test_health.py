@@ -142,7 +142,7 @@ def test_python_s_first_moments_are_without_a_handler_and_no_fault() -> None:
 def test_a_trainer_put_into_the_background_is_deaf_for_good() -> None:
     """run.sh: `python train.py &`. Python is up and has left INT ignored."""
     shell = process(8, argv=("bash", "run.sh"), hears=())
-    deaf = process(10, ppid=8, ignores=("INT",), hears=())
+    deaf = process(10, ppid=8, ignores=("INT", "QUIT"), hears=())
     # a program may install its own handler once its imports are done
     early = look(DEAF_S - 0.1, shell, deaf, root=shell)
     assert health(WRAPPED, early).state == "waiting"
@@ -152,6 +152,32 @@ def test_a_trainer_put_into_the_background_is_deaf_for_good() -> None:
     assert "into the background with &" in found.why[0]
     late_handler = process(10, ppid=8, hears=("INT",))
     assert health(WRAPPED, look(10.0, shell, late_handler, root=shell)).state == "healthy"
+
+
+def test_why_it_is_deaf_is_told_as_a_fact_only_where_it_is_known() -> None:
+    shell = process(8, argv=("bash", "run.sh"), hears=())
+
+    def told(*processes: Process, root: Process = shell) -> str:
+        return health(WRAPPED, look(DEAF_S, *processes, root=root)).why[0]
+
+    # what we start hears everything as it is executed
+    itself = process(ignores=("INT",), hears=())
+    assert told(itself, root=itself).endswith("10 ignores INT (its own code does that)")
+    # a shell that puts into the background lets INT and QUIT be ignored, both
+    deaf = process(10, ppid=8, ignores=("INT",), hears=())
+    either = "10 ignores INT (its own code does that, or what starts it)"
+    assert told(shell, deaf).endswith(either)
+    trap = process(8, argv=("bash", "run.sh"), hears=(), ignores=("INT",))
+    assert told(trap, deaf, root=trap).endswith("10 ignores INT (what starts it does too: 8 bash)")
+    both = process(10, ppid=8, ignores=("INT", "QUIT"), hears=())
+    background = "10 ignores INT (what starts it puts it into the background with &)"
+    assert told(shell, both).endswith(background)
+    # its script is gone, and our supervisor above it ignores both
+    ours = process(5, ppid=1, argv=("python3", "supervise.py"), hears=(), ignores=("INT", "QUIT"))
+    left = process(10, ppid=5, ignores=("INT", "QUIT"), hears=())
+    orphan = look(DEAF_S, ours, left, root=shell, members=frozenset({left.id.pid}))
+    assert health(WRAPPED, orphan).why[0].endswith(background)
+    assert told(both, root=both).endswith("10 ignores INT (its own code does that)")
 
 
 def test_both_signals_are_good_where_nobody_has_said_which_saves() -> None:
@@ -201,7 +227,10 @@ def test_the_end_of_a_wrapper_is_not_told_as_its_trainers() -> None:
     """run.sh ends with an echo, and so with 0, whatever became of the trainer."""
     record = Record(mark="m", trainer=Born(8, 5), ended_at="2026-03-04T14:02:29+00:00", exit=0)
     found = health(WRAPPED, look(2.0, lost=(10,), record=record))
-    assert found.why == ("10 ended within 2 s; what started it then ended: exit 0",)
+    unknown = "exit 0, its trainer's own end is not known"
+    assert found.why == (f"10 ended within 2 s; what started it then ended: {unknown}",)
+    found = health(WRAPPED, look(2.0, record=record, log=("KeyError: 'lr'",)))
+    assert found.why == (f"bash run.sh ended within 2 s: {unknown}; last line: \"KeyError: 'lr'\"",)
     own = msgspec.structs.replace(record, trainer=Born(10, 5))
     found = health(WRAPPED, look(2.0, lost=(10,), record=own))
     assert found.why == ("10 ended within 2 s: exit 0",)

@@ -12,6 +12,8 @@ from msgspec import Struct
 from fleetstop.core import redact
 from fleetstop.core.durations import spoken
 
+SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
+
 
 class Born(Struct, frozen=True):
     """A process as its own place counts it: PID there, and start in clock ticks."""
@@ -53,6 +55,25 @@ def way(record: Record) -> str:
     if record.signal is not None:
         return f"killed by {record.signal}"
     return f"exit {record.exit}" if record.exit is not None else "how is not known"
+
+
+_LINE = 120
+
+
+def wraps(argv: Sequence[str]) -> bool:
+    """It is a shell's script: its 0 is what it ended with, whatever became of its trainer."""
+    name = posixpath.basename(argv[0]) if argv else ""
+    return name in SHELLS or name.endswith(".sh")
+
+
+def way_of(argv: Sequence[str], record: Record, log: Sequence[str] = ()) -> str:
+    """`way` of what was started with these words; `log`: its new lines, of which the last is the
+    best evidence where a wrapper hides how its trainer ended."""
+    if record.failed is not None or record.exit != 0 or not wraps(argv):
+        return way(record)
+    last = next((each.strip() for each in reversed(log) if each.strip()), "")
+    said = f'; last line: "{redact.text(last, _LINE)}"' if last else ""
+    return f"{way(record)}, its trainer's own end is not known{said}"
 
 
 def started_as(argv: Sequence[str]) -> str:

@@ -15,10 +15,10 @@ from fleetstop.core.durations import spoken
 from fleetstop.core.gpu import GpuView, Unseen, indexes_of
 from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.launching.arrived import Arrived, arguments, environment
-from fleetstop.core.launching.ended import Record, started_as, way
+from fleetstop.core.launching.ended import Record, started_as, way, way_of
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import HealthCheck
-from fleetstop.core.signals import Masks
+from fleetstop.core.signals import Landing, Masks, has
 
 State: TypeAlias = Literal["waiting", "healthy", "unhealthy", "unknown"]
 
@@ -168,9 +168,11 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
     lives = root is not None and root.alive
     if seen.lost:
         pids, after = ", ".join(map(str, seen.lost)), spoken(seen.age_s)
-        return _Answer("alive", False, f"{pids} ended within {after}{_end(seen)}")
+        return _Answer("alive", False, f"{pids} ended within {after}{_end(expected, seen)}")
     if not lives and not seen.trainers:
-        ended = f"{started_as(expected.argv)} ended within {spoken(seen.age_s)}{_end(seen)}"
+        ended = (
+            f"{started_as(expected.argv)} ended within {spoken(seen.age_s)}{_end(expected, seen)}"
+        )
         return _Answer("alive", False, ended)
     if not seen.trainers:
         lacks = seen.unclear or "no trainer is seen below what was started"
@@ -187,13 +189,15 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
     return _Answer("alive", True, said)
 
 
-def _end(seen: Seen) -> str:
+def _end(expected: Expected, seen: Seen) -> str:
     """On record is the end of what was started; how a trainer below it ended is not."""
     record = seen.record
     if record is None or record.ended_at is None:
         return ""
-    other = seen.lost and record.trainer is not None and record.trainer.pid not in seen.lost
-    return f"; what started it then ended: {way(record)}" if other else f": {way(record)}"
+    if seen.lost and (record.trainer is None or record.trainer.pid in seen.lost):
+        return f": {way(record)}"
+    how = way_of(expected.argv, record, seen.log or ())
+    return f"; what started it then ended: {how}" if seen.lost else f": {how}"
 
 
 def _pids(seen: Seen, ids: Iterable[ProcessId]) -> str:
@@ -213,17 +217,33 @@ def _hears(expected: Expected, seen: Seen, trainers: list[Process]) -> _Answer:
             unseen = True
             continue
         told = " and ".join(_landed(signal, word or "") for signal, word in how.items())
-        deaf.append(f"{each.pid} {told}")
+        why = f" ({_why_deaf(seen, each, how)})" if "ignored" in how.values() else ""
+        deaf.append(f"{each.pid} {told}{why}")
         final = final and _for_good(seen, each, [word for word in how.values() if word])
     if deaf:
         said = f"it cannot be stopped so that it saves: {'; '.join(deaf)}"
-        if any("ignores" in each for each in deaf):
-            said += " (what starts it puts it into the background with &)"
         return _Answer("hears", False, said, 0.0 if final else expected.within_s)
     if unseen:
         return _Answer("hears", None, "its signal masks could not be read", expected.within_s)
     heard = [s for s in wanted if all(each.landing(s) == "heard" for each in trainers)]
     return _Answer("hears", True, f"hears {' and '.join(heard) or 'a stop signal'}")
+
+
+def _why_deaf(seen: Seen, process: Process, how: Mapping[str, Landing | None]) -> str:
+    """As far as it can be told from outside: our supervisor lets what it executes hear all."""
+    if process.id == seen.root:
+        return "its own code does that"
+    deaf = [signal for signal, word in how.items() if word == "ignored"]
+    for above in seen.tree.above(process.id.pid):
+        if above.id.pid not in seen.members:
+            break  # our supervisor, whose own ears say nothing of what it executes
+        if above.masks is not None and all(has(above.masks.ignored, each) for each in deaf):
+            return f"what starts it does too: {seen.tree.called(above.id.pid)}"
+    # POSIX sh 2.11: what goes into the background without job control ignores both
+    ignored = process.masks.ignored if process.masks is not None else 0
+    if has(ignored, "INT") and has(ignored, "QUIT"):
+        return "what starts it puts it into the background with &"
+    return "its own code does that, or what starts it"
 
 
 def _landed(signal: str, word: str) -> str:
@@ -232,7 +252,7 @@ def _landed(signal: str, word: str) -> str:
 
 
 def _for_good(seen: Seen, process: Process, how: list[str]) -> bool:
-    """An ignored signal was inherited that way; Python leaves it so, and it has had its time."""
+    """Python leaves a signal ignored that it inherited so, and its code has had its time."""
     masks = process.masks or Masks(pending=0, blocked=None, ignored=0, caught=0)
     up = masks.ignored & _PYTHON_IS_UP == _PYTHON_IS_UP
     return up and "ignored" in how and seen.tree.age_s(process) >= DEAF_S

@@ -19,13 +19,15 @@ from fleetstop.core.spelling import plain
 class Around(Struct, frozen=True):
     """What was seen beside the state. `activator`: the one it names lives. `began`: when what runs
     of the job began, seconds since the epoch, None where nothing runs; `ours`: it is what that
-    activator started. `beat_s`: so long ago its client was heard, None: never."""
+    activator started. `beat_s`: so long ago its client was heard, None: never. `lives`: the very
+    process that it started; None: not seen."""
 
     activator: bool
     now: float
     began: float | None = None
     ours: bool = False
     beat_s: float | None = None
+    lives: bool | None = None
 
 
 def comes_up(state: State, around: Around) -> bool:
@@ -49,20 +51,17 @@ def aftermath(state: State, around: Around) -> str | None:
     if _later(state, around):
         return None
     when, release = _when(state), _release(state)
+    ended = state.trainer is not None and around.began is None and around.lives is False
     match state.step:
         case "healthy" | "cancelled":
             return None
         case "unconfirmed":
             return f"{release} was launched{when}, and nobody saw whether it is well; {_AGAIN}"
         case "unhealthy":
-            return f"{release} was not well{when}{_because(state)}; it was left as it was"
+            left = f"it was left as it was{', and has ended by now' if ended else ''}"
+            return f"{release} was not well{when}{_because(state)}; {left}"
         case "rolled_back":
-            back = (
-                "what ran before is back"
-                if state.trainer or around.ours
-                else "what ran before is back on disk"
-            )
-            return f"{release} was not well{when}{_because(state)}; {back}"
+            return f"{release} was not well{when}{_because(state)}; {_back(state, around, ended)}"
         case "failed":
             return f"run {plain(state.run)} failed{when}{_because(state)}"
         case "launching" | "launched":
@@ -74,6 +73,13 @@ def aftermath(state: State, around: Around) -> str | None:
 
 
 _AGAIN = "the same command goes on from there"
+
+
+def _back(state: State, around: Around, ended: bool) -> str:
+    if ended:
+        return "what ran before was brought back, and has ended by now"
+    started = state.trainer is not None or around.ours
+    return "what ran before is back" if started else "what ran before is back on disk"
 
 
 def _doing(state: State, around: Around) -> str:

@@ -195,8 +195,9 @@ def _after_an_end(there: _There) -> Decision:
             why = f"the release before {_release(state)} is back, and is this very content"
             return Decision("confirm", why, state.run)
         case "rolled_back":
-            why = f"{_release(state)} was not well{_because(state)}; the one before is back"
-            return there.anew(why, state.before)
+            back = "is back" if there.runs or state.trainer is None else "came back, and has ended"
+            why = f"{_release(state)} was not well{_because(state)}; the one before {back}"
+            return there.anew(why, state.running, state.before)
         case "cancelled":
             why = f"run {plain(state.run)} left everything as it was{_because(state)}"
             return there.anew(why, state.running, state.before)

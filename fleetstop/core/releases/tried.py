@@ -71,7 +71,7 @@ def how_it_did(release: Release, tried: Mapping[str, Tried]) -> str:
     if its.healthy is not None:
         return "was healthy"
     if its.failed is not None:
-        return f"never healthy{f': {redact.text(its.reason, 120)}' if its.reason else ''}"
+        return f"never healthy{f': {redact.text(its.reason, 240)}' if its.reason else ''}"
     if its.ran is not None:
         return "ran" if release.who == BEFORE else "ran, never seen healthy"
     return "lay there" if release.who == BEFORE else "never seen healthy"

@@ -120,7 +120,7 @@ def main(words: List[str]) -> int:
         else:
             raise wary.Refused("usage: python -I activate.py SPEC.json | --clean BASE RUN")
     except (OSError, wary.Refused) as error:
-        line = f"failed {error}"
+        line = f"failed {wary.told(error)}"
     if line.startswith("failed ") and spec:
         with UNSEEN:
             base = wary.Top(wary.bytes_of(str(spec.get("base"))))
@@ -195,7 +195,7 @@ def _go(spec: Json, report: int) -> int:
         line = run.waiting()
     except Exception as error:
         told = "" if isinstance(error, wary.Refused) else type(error).__name__ + ": "
-        line = f"failed {told}{error}"
+        line = f"failed {told}{wary.told(error)}"
     with contextlib.suppress(BrokenPipeError):  # who asked is gone; the state file tells
         os.write(report, line.encode("utf-8", "backslashreplace"))
     os.close(report)

@@ -1,10 +1,13 @@
 """Asks a script beside it what may take for ever, and is answered in time or not at all.
+Tells what a log said last, too.
 
 Loaded by activate.py, beside which it lies. Who is asked ends himself; nobody is signalled.
 """
 
 import json
 import os
+import re
+import stat
 import subprocess
 import sys
 from typing import Any, Dict, List, Optional, Tuple
@@ -12,6 +15,12 @@ from typing import Any, Dict, List, Optional, Tuple
 Json = Dict[str, Any]
 SAVES_S = 60.0
 MATCHES_S = 20.0
+TAIL, LINE = 4096, 120
+# also whatever is long and of letters and digits alone
+SECRET = re.compile(
+    r"(?i)token(?!iz|s\b|s/)|secret|passw|api.?key|[_-]key\b|bearer|credential|://[^/\s]*@"
+    r"|[A-Za-z0-9+=]{24,}"
+)
 HERE = os.path.dirname(os.path.abspath(os.fsencode(__file__)))
 
 
@@ -34,6 +43,25 @@ def matches(log: str, begin: int, pattern: str) -> Optional[bool]:
     question = {"log": log, "from": begin, "pattern": pattern}
     told = asked(b"matches.py", question, MATCHES_S)
     return None if told is None else bool(told.get("matched"))
+
+
+def last_line(log: bytes, begin: int) -> str:
+    """What was logged last since then, as words to add; none where it looks like a secret, since it
+    is kept where others may read it."""
+    try:
+        if not stat.S_ISREG(os.stat(log).st_mode):
+            return ""
+        with open(log, "rb") as file:
+            file.seek(max(begin, os.fstat(file.fileno()).st_size - TAIL))
+            lines = file.read(TAIL).split(b"\n")
+    except OSError:
+        return ""
+    words = [each.strip() for each in lines if each.strip()]
+    last = words[-1].decode("utf-8", "replace") if words else ""
+    if not last or SECRET.search(last):
+        return ""
+    told = "".join(each if each.isprintable() else "?" for each in last)
+    return '; last line: "%s"' % (told if len(told) <= LINE else told[:LINE] + "...")
 
 
 def goes_on_from(resume: Json) -> Tuple[Optional[str], List[str]]:

@@ -50,6 +50,7 @@ class Activation:
         self.resume = spec.get("resume") or {}  # type: Json
         self.state.update(checkpoint=self.resume.get("known"), alone=False, wish=spec.get("wish"))
         self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
+        self._lives_on = None  # type: Optional[str]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
         told = self.spec[name]
@@ -63,7 +64,8 @@ class Activation:
             if self.wait():
                 self.activate()
         except Exception as error:
-            self.end(self.state["step"], reason=f"a fault: {type(error).__name__}: {error}")
+            told = f"a fault: {type(error).__name__}: {wary.told(error)}"
+            self.end(self.state["step"], reason=told)
 
     def prepare(self) -> None:
         """All or nothing, while the old run trains."""
@@ -117,7 +119,7 @@ class Activation:
         try:
             self.findings += self.swap.swap()
         except (OSError, wary.Refused) as error:
-            return self.back(str(error))
+            return self.back(wary.told(error))
         self.say("swapped", files="new")
         self._rotate()
         if self.new is None:
@@ -127,7 +129,7 @@ class Activation:
         try:
             self.new.start()
         except (OSError, wary.Refused) as error:
-            return self._down(str(error))
+            return self._down(wary.told(error))
         except trainer.Silent as error:
             return self.end("unhealthy", reason=str(error))
         known = self.resumes.get("launch")
@@ -168,7 +170,7 @@ class Activation:
         except FileNotFoundError:
             return
         except (OSError, wary.Refused) as error:
-            self.findings.append(f"{log} was not rotated: {error}")
+            self.findings.append(f"{log} was not rotated: {wary.told(error)}")
             return
         self.state["log_rotated"] = rotated and wary.text_of(rotated)
 
@@ -219,8 +221,17 @@ class Activation:
         if self.ended and left and self._tell_at is not None and now >= self._tell_at:
             self._tell_at = None
             pids = ", ".join(map(str, left))
-            self.findings.append(f"{self.ended}, but what it started lives on: {pids}")
+            self._lives_on = f"{self.ended}, but what it started lives on: {pids}"
+            self.findings.append(self._lives_on)
             self.say("launched")
+
+    def _look_again(self) -> None:
+        """Whoever lived on may have ended since, and this is the last that is told of it."""
+        if self._lives_on is not None and self.new is not None and not self.new.left():
+            pids = self._lives_on.rpartition(": ")[2]
+            told = f"{self.ended}; what it had started ended after it: {pids}"
+            self.findings[self.findings.index(self._lives_on)] = told
+            self._lives_on = None
 
     def _judge(self, new: "trainer.Trainer") -> None:
         """In the client's stead; what lives is left running."""
@@ -239,9 +250,9 @@ class Activation:
         if self.spec.get("as_kept", True):
             self.findings += self.swap.tried(self.swap.brings, "healthy")
         try:
-            self.swap.retain(int(self.spec["keep"]))
+            self.findings += self.swap.retain(int(self.spec["keep"]))
         except (OSError, wary.Refused) as error:
-            self.findings.append(f"old releases were not removed: {error}")
+            self.findings.append(f"old releases were not removed: {wary.told(error)}")
         self.end("healthy", confirmed_by=by)
 
     def _down(self, reason: str) -> None:
@@ -256,6 +267,7 @@ class Activation:
         if others:
             told = f"{reason}; PID {others[0]} runs it, started meanwhile by something else"
             return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
+        self._look_again()
         self.findings += self.swap.tried(self.swap.release, "failed", reason)
         self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
         try:
@@ -265,7 +277,8 @@ class Activation:
                 self._hear_late()
                 self.old.start()
         except (OSError, wary.Refused, trainer.Silent) as error:
-            return self.end("failed", reason=f"{reason}; the old version does not run: {error}")
+            why = wary.told(error)
+            return self.end("failed", reason=f"{reason}; the old version does not run: {why}")
         self.state["running"] = self.spec["before"] or self.spec.get("stays")
         known = self.resumes.get("launch_old")
         return self.end("rolled_back", trainer=self.old and self.old.id, resumes=known)
@@ -290,6 +303,7 @@ class Activation:
         return False
 
     def end(self, step: str, **more: Any) -> None:
+        self._look_again()
         if step == "unhealthy":
             self.findings += self.swap.tried(self.swap.release, "failed", more.get("reason"))
         self._try_to(self.swap.litter.remove)
@@ -308,7 +322,7 @@ class Activation:
         try:
             tidy()
         except (OSError, wary.Refused) as error:
-            self.findings.append(f"something is left lying about: {error}")
+            self.findings.append(f"something is left lying about: {wary.told(error)}")
 
     def say(self, step: str, **more: Any) -> bool:
         """A state that cannot be told does not hold up what it tells of."""

@@ -37,6 +37,7 @@ Spec = Dict[str, Any]
 State = Dict[str, Any]
 SIGNALS = {int(each): each.name[3:] for each in signal.Signals}
 LOOK_S = 0.2
+SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 MOST = 1 << 20  # so much of the log is shown between two looks at what else there is
 SET_CHILD_SUBREAPER = 36  # prctl(2)
 NOT_TOLD = frozenset("HUP CHLD CONT TTIN TTOU WINCH URG PIPE".split())
@@ -190,7 +191,11 @@ class Stay:
             how = f"exited {state['exit']}"
             if state["signal"] is not None:
                 how = f"was ended by {state['signal']}"
-            self.terminal.say(f"fleetstop: the trainer ({self.trainer}) {how}")
+            who, name = f"the trainer ({self.trainer})", os.path.basename(self.spec["argv"][0])
+            if state["exit"] == 0 and (name in SHELLS or name.endswith(".sh")):
+                # what it started may have ended otherwise
+                who, how = f"{name} ({self.trainer})", how + "; its trainer's own end is not known"
+            self.terminal.say(f"fleetstop: {who} {how}")
 
     def _unrecorded(self) -> str:
         if self.reaped is None:

@@ -11,6 +11,7 @@ Loaded by activate.py, beside which it lies. What it has lying about:
     BASE/litter-RUN.json         {"activator": {"pid", "start"}, "dest", "temps": [REL], "keeps":
                                  [in BASE], "made": [REL], "status": [path]}: what is left lying
                                  about if the run is killed; written first, removed last
+    BASE/gone-RUN-ID             a release that is kept no more, and could not be removed yet
     DEST/.../.NAME.fleetstop-RUN the new file before it takes NAME's place
 """
 
@@ -27,6 +28,7 @@ else:
 
 Json = Dict[str, Any]
 ELSEWHERE = contextlib.suppress(wary.Refused)  # behind a link there is nothing of ours
+GONE = b"gone-"
 IN_USE = contextlib.suppress(OSError)  # a directory in which something lies by now stays
 
 
@@ -50,7 +52,7 @@ class Litter:
     """What a run leaves lying about if it is killed."""
 
     def __init__(self, base: wary.Top, run: str, told: Json) -> None:
-        self.base, self.told = base, told
+        self.base, self.run, self.told = base, run, told
         self.stage = wary.bytes_of("stage-" + run)
         self.launches = [wary.bytes_of(name + run + ".json") for name in ("launch-", "launch_old-")]
         self.record = wary.bytes_of("litter-" + run + ".json")
@@ -81,6 +83,7 @@ class Litter:
             with ELSEWHERE, IN_USE, dest.folder(os.path.dirname(rel)) as here:
                 os.rmdir(os.path.basename(rel), dir_fd=here)
         wary.remove_tree(self.base.at(self.stage))
+        _sweep(self.base)
         for status in map(wary.bytes_of, self.told["status"]):
             if not os.path.lexists(status):  # else this room is its supervisor's
                 wary.unlink(status + b".new")
@@ -272,19 +275,46 @@ class Swap:
             with IN_USE:
                 os.rmdir(self.base.at(name))
 
-    def retain(self, keep: int) -> None:
-        """The newest `keep` releases, the one that runs, the one for the way back, and the newest
-        other that was ever healthy: any number of bad ones may have come after it."""
+    def retain(self, keep: int) -> List[str]:
+        """What was found amiss. Kept are the newest `keep` releases, the one that runs, the one for
+        the way back, and the newest other that was ever healthy: any number of bad ones may have
+        come after it. The same once more counts last."""
         releases = self.base.at(b"releases")
         names = []  # type: List[bytes]
         with wary.MISSING:
             names = os.listdir(releases)
         names.sort(key=lambda name: os.lstat(os.path.join(releases, name)).st_mtime, reverse=True)
-        used = [wary.bytes_of(word) for word in (self.release, self.before) if word]
+        used = [wary.bytes_of(word) for word in self._named()]
         used += [name for name in names if name not in used and self._was_well(name)][:1]
-        for name in names[keep:]:
-            if name not in used:
+        findings = []
+        twice = self._twice(names)
+        for name in ([each for each in names if each not in twice] + twice)[keep:]:
+            if name in used:
+                continue
+            try:
                 self._remove_release(name)
+            except (OSError, wary.Refused) as error:
+                which, why = wary.text_of(name), wary.told(error)
+                findings.append(f"release {which} was not removed: {why}")
+        return findings
+
+    def _twice(self, names: List[bytes]) -> List[bytes]:
+        """Those of the same files and words as another of them; of which one the healthy stays, and
+        of several the newest."""
+        first = {}  # type: Dict[str, bytes]
+        for name in sorted(names, key=lambda name: not self._was_well(name)):  # stable
+            first.setdefault(self._content(name), name)
+        return [name for name in names if first[self._content(name)] != name]
+
+    def _content(self, name: bytes) -> str:
+        path = self.base.at(b"releases", name, b"manifest.json")
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            with open(path, "rb") as file:
+                told = json.loads(file.read().decode())
+            if told["files"]:
+                files = sorted([each["rel"], each["sha256"]] for each in told["files"])
+                return json.dumps([files, told.get("argv"), told.get("cwd")])
+        return wary.text_of(name)
 
     def _was_well(self, name: bytes) -> bool:
         path = self.base.at(b"releases", name, b"tried.json")
@@ -293,8 +323,18 @@ class Swap:
         return False
 
     def _remove_release(self, name: bytes) -> None:
-        """By rename first: no release is ever half there."""
-        gone = self.base.at(self.litter.stage)
+        """By rename first: no release is ever half there. To a place of its own: what lies in the
+        way of one that cannot be removed would be in the way of every other."""
+        gone = self.base.at(GONE + wary.bytes_of(self.litter.run) + b"-" + name)
         with wary.MISSING:
             os.rename(self.base.at(b"releases", name), gone)
-        wary.remove_tree(gone)
+        with wary.doing("remove", gone):
+            wary.remove_tree(gone)
+
+
+def _sweep(base: wary.Top) -> None:
+    """What earlier runs could not remove: it may be possible by now, and is no fault of this."""
+    for name in os.listdir(base.at()):
+        if name.startswith(GONE):
+            with IN_USE:
+                wary.remove_tree(base.at(name))

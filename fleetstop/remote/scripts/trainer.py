@@ -27,6 +27,7 @@ START_S = 60.0  # so long the supervisor may take to tell of the start
 FAILED_S = 5.0  # so long after the command that should have started it has failed
 OWN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 ROOM = b" " * 4096
+SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 SUPERVISE = os.path.join(os.path.dirname(os.path.abspath(os.fsencode(__file__))), b"supervise.py")
 NOT_AGAIN = "what runs now could not be started again"
 UNSEEN = contextlib.suppress(OSError)
@@ -173,8 +174,17 @@ class Trainer:
         if state.get("signal"):
             return None, state["signal"], f"{self.name} was ended by {state['signal']}"
         if state.get("exit") is not None:
-            return state["exit"], None, f"{self.name} ended with exit code {state['exit']}"
+            told = f"{self.name} ended with exit code {state['exit']}"
+            return state["exit"], None, told + (self._hidden() if state["exit"] == 0 else "")
         return None, None, f"{self.name} ended, and how was not recorded"
+
+    def _hidden(self) -> str:
+        """A shell's 0 tells nothing of its trainer; what was logged last may."""
+        name = os.path.basename(self.spec["argv"][0])
+        if name not in SHELLS and not name.endswith(".sh"):
+            return ""
+        said = aside.last_line(self.log, self._old) if self.log is not None else ""
+        return f", its trainer's own end is not known{said}"
 
     def said(self, pattern: Optional[str]) -> Optional[bool]:
         """Whether a line that was logged since the start matches; None: that took too long."""

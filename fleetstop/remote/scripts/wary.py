@@ -242,6 +242,15 @@ def doing(what: str, path: bytes) -> Iterator[None]:
         raise Refused(f"cannot {what} {text_of(path)}: {error.strerror or error}") from error
 
 
+def told(error: BaseException) -> str:
+    """For a person: no number, and a path as it is written."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    path = error.filename
+    named = text_of(os.fsencode(path)) + ": " if isinstance(path, (str, bytes)) else ""
+    return named + error.strerror
+
+
 def plain_name(word: str) -> None:
     if not re.match(r"[A-Za-z0-9_][A-Za-z0-9._-]*\Z", word):
         raise Refused(f"{word!r} is no name for a run or a release")
