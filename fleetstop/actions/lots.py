@@ -32,7 +32,8 @@ _KEPT = (
 class Lot:
     """`dest`: where the code lies; `base`: our own directory there; `files`: what is to lie there,
     none for a launch or restart; `source`: the kept release that they are taken from. `release`,
-    `before`: the ids of what they will be, and of what they replace."""
+    `before`: the ids of what they will be, and of what they replace. `placed`: the inventory says
+    where the code lies, so that it is known also once nothing runs."""
 
     def __init__(
         self, scope: Scope, scene: Scene, now: Running | None, python: str, dest: str
@@ -46,6 +47,7 @@ class Lot:
         self.before: str | None = None
         self.findings: list[str] = []
         self.survey: Survey | None = None
+        self.placed = True
         self.dead: frozenset[str] = frozenset()  # runs whose client is gone for certain
         self.ground: Ground
 
@@ -76,6 +78,14 @@ class Lot:
             return self.record()
         runs = self.state.running if self.now is not None else None
         return ReleaseRecord(id=runs, before=self.state.before, running=runs)
+
+    def back(self, *, runs: bool) -> str:
+        """The version before again, as a command that works as it is typed. `runs`: something of
+        the job does, which tells where its code lies."""
+        typed = self.scope.run.typed("rollback", self.scope.target.name)
+        if runs or self.placed:
+            return typed
+        return f"{typed}, once the inventory says where its code lies: {placing(self.dest)}"
 
     async def read(self) -> None:
         """What lies there by now."""
@@ -168,6 +178,8 @@ async def lot_of(
         lot = Lot(scope, scene, now, python, _home(job, runs, real))
     if any(each < " " or each == "\x7f" for each in lot.base):  # no answer tells such a path again
         raise Refused(f"the name of {plain(lot.dest)} holds a control character: not deployed to")
+    said = configured if errand.payload is not None else home(job)
+    lot.placed = said is not None and real.get(said, said) == lot.dest
     await lot.read()
     if errand.command == "rollback":
         lot.source = _source(lot, errand.release)
@@ -192,9 +204,14 @@ def _home(job: Job, runs: tuple[Loaded, ...], real: dict[str, str]) -> str:
     if found is None:
         raise Refused(
             "it is not known where its code lies, and so where its records are",
-            hint="say in the inventory: deploy: {dest: /root}",
+            hint=f"say where in the inventory; if that is /root: {placing('/root')}",
         )
     return real.get(found, found)
+
+
+def placing(dest: str) -> str:
+    """As it is to stand in the inventory."""
+    return f"deploy: {{dest: {plain(dest)}}}"
 
 
 def _source(lot: Lot, named: str | None) -> Release:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fleetstop import events as e
@@ -34,6 +35,8 @@ class Announced:
         self.unsaid: str | None = None
         """What the inventory does not say and the running process told, where that is so: once
         nothing runs, nothing tells it."""
+        self.unplaced: str | None = None
+        """Of that, what a rollback needs: the words are in its manifest."""
 
 
 def lines(
@@ -54,15 +57,36 @@ def lines(
                     Line("", event.summary, "head")]  # fmt: skip
         case e.LaunchShown():
             before.log = event.log
-            if event.adopted:
-                where = redact.text(before.dest or event.cwd)
-                before.unsaid = f"launch: {{run: [...]}}, deploy: {{dest: {where}}}"
+            place = f"deploy: {{dest: {redact.text(event.dest)}}}" if event.dest else None
+            told = [each for each in (_words(event), place) if each is not None]
+            before.unsaid, before.unplaced = ", ".join(told) or None, place
             if before.differs:
                 return []  # that was asked for, and nothing else
             said = f"{name}: {_TITLES.get(command or '', _AFTER)}"
             title = [] if before.titled and alone else [Line("", said, "head")]
             return [*title, *_launch(event)]
     return None
+
+
+def _words(event: e.LaunchShown) -> str | None:
+    """As a line of the inventory, where it lacks that: what ran last. A secret that is masked in it
+    would not start anything."""
+    if not event.ran:
+        return None
+    words = ", ".join(_yaml(each) for each in event.ran)
+    masked = " (with what *** stands for)" if "***" in words else ""
+    where = f", cwd: {_yaml(event.ran_in)}" if event.ran_in is not None else ""
+    return f"launch: {{run: [{words}]{where}}}{masked}"
+
+
+def _yaml(word: str) -> str:
+    """A word of a flow list, quoted where YAML would read it otherwise."""
+    plain = _PLAIN.fullmatch(word) and word.lower() not in _READ_OTHERWISE
+    return redact.text(word if plain else "'" + word.replace("'", "''") + "'")
+
+
+_PLAIN = re.compile(r"(/|\./|--?)?[A-Za-z_][A-Za-z0-9/_.+=@%-]*")
+_READ_OTHERWISE = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
 def _destined(event: e.Destined) -> list[Line]:

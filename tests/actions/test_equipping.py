@@ -44,6 +44,7 @@ class Place:
         self.stage = Stage(FakeHost(), "run1", aim=target(job=self.job))
         self.scope, self.run, self.base = self.stage.scope, "run1", "/root/.fleetstop/train"
         self.now: Any = object()
+        self.placed = True
         self.files: tuple[File, ...] = ()
         self.source: Release | None = None
         self.findings: list[str] = []

@@ -173,6 +173,9 @@ LEFT_SO: list[e.AnyEvent] = [
         health=(health("unhealthy", NEW_ID, ("alive", False, DEAD)),),
     ),
 ]  # fmt: skip
+ADOPTED = shown(
+    adopted=True, ran=("bash", "/root/run.sh", "--gpus", "0"), ran_in="/root", dest="/root"
+)
 UNSEEN: list[e.AnyEvent] = [*SWAPPED_IN, *launches.UNDECIDED[-2:]]
 FORMER = destined(
     row("train_dflash_pipeline.py", "changed"), by="release", of_release=OLD_ID
@@ -214,7 +217,8 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "redeploy_not_stopped_secret": (SECRET, {}),
     "redeploy_not_clean": (NOT_CLEAN, {}),
     "redeploy_left_unhealthy": (LEFT_SO, {}),
-    "redeploy_left_unhealthy_adopted": ([*LEFT_SO[:2], shown(adopted=True), *LEFT_SO[3:]], {}),
+    "redeploy_left_unhealthy_adopted": ([*LEFT_SO[:2], ADOPTED, *LEFT_SO[3:]], {}),
+    "redeploy_not_clean_adopted": ([*NOT_CLEAN[:2], ADOPTED, *NOT_CLEAN[3:]], {}),
     "redeploy_undecided": (UNSEEN, {}),
     "redeploy_dry": (DRY, {}),
     "redeploy_diff": (DIFF, {}),
