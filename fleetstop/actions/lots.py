@@ -9,6 +9,7 @@ from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import Running, ground, what_it_loads
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
+from fleetstop.core.adopting.stanza import deploy_line
 from fleetstop.core.inventory import Job
 from fleetstop.core.launching.activation import State
 from fleetstop.core.releases.destination import Destination, Loaded
@@ -85,7 +86,7 @@ class Lot:
         typed = self.scope.run.typed("rollback", self.scope.target.name)
         if runs or self.placed:
             return typed
-        return f"{typed}, once the inventory says where its code lies: {placing(self.dest)}"
+        return f"{typed}, once the inventory says where its code lies: {deploy_line(self.dest)}"
 
     async def read(self) -> None:
         """What lies there by now."""
@@ -204,14 +205,9 @@ def _home(job: Job, runs: tuple[Loaded, ...], real: dict[str, str]) -> str:
     if found is None:
         raise Refused(
             "it is not known where its code lies, and so where its records are",
-            hint=f"say where in the inventory; if that is /root: {placing('/root')}",
+            hint=f"say where in the inventory; if that is /root: {deploy_line('/root')}",
         )
     return real.get(found, found)
-
-
-def placing(dest: str) -> str:
-    """As it is to stand in the inventory."""
-    return f"deploy: {{dest: {plain(dest)}}}"
 
 
 def _source(lot: Lot, named: str | None) -> Release:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from fleetstop import events as e
 from fleetstop.core import redact
+from fleetstop.core.adopting.stanza import deploy_line, launch_line
 from fleetstop.view import words
 from fleetstop.view.layout import Line, Tone, fact
 
@@ -57,7 +57,7 @@ def lines(
                     Line("", event.summary, "head")]  # fmt: skip
         case e.LaunchShown():
             before.log = event.log
-            place = f"deploy: {{dest: {redact.text(event.dest)}}}" if event.dest else None
+            place = redact.text(deploy_line(event.dest)) if event.dest is not None else None
             told = [each for each in (_words(event), place) if each is not None]
             before.unsaid, before.unplaced = ", ".join(told) or None, place
             if before.differs:
@@ -69,24 +69,10 @@ def lines(
 
 
 def _words(event: e.LaunchShown) -> str | None:
-    """As a line of the inventory, where it lacks that: what ran last. A secret that is masked in it
-    would not start anything."""
+    """As a line of the inventory, where it lacks that: what ran last."""
     if not event.ran:
         return None
-    words = ", ".join(_yaml(each) for each in event.ran)
-    masked = " (with what *** stands for)" if "***" in words else ""
-    where = f", cwd: {_yaml(event.ran_in)}" if event.ran_in is not None else ""
-    return f"launch: {{run: [{words}]{where}}}{masked}"
-
-
-def _yaml(word: str) -> str:
-    """A word of a flow list, quoted where YAML would read it otherwise."""
-    plain = _PLAIN.fullmatch(word) and word.lower() not in _READ_OTHERWISE
-    return redact.text(word if plain else "'" + word.replace("'", "''") + "'")
-
-
-_PLAIN = re.compile(r"(/|\./|--?)?[A-Za-z_][A-Za-z0-9/_.+=@%-]*")
-_READ_OTHERWISE = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+    return redact.text(launch_line(event.ran, event.ran_in))
 
 
 def _destined(event: e.Destined) -> list[Line]:
