@@ -208,6 +208,10 @@ def test_between_two_lives_it_is_not_called_not_running(aim: Job) -> None:
     host.end(proc)
     outcome, _, stage = looked(host, aim)
     assert outcome.result == "not_running"
+    # it would be refused: `launch:` says nothing
+    assert ("the same command goes on from there once `launch: run`" in str(outcome.findings)) is (
+        aim.deploy is not None
+    )
     # only where the inventory says where the code lies can anything be found by then
     known = aim.deploy is not None
     assert bool(outcome.findings) is known

@@ -19,13 +19,15 @@ from fleetstop.core.spelling import plain
 class Around(Struct, frozen=True):
     """What was seen beside the state. `activator`: the one it names lives. `began`: when what runs
     of the job began, seconds since the epoch, None where nothing runs; `ours`: it is what that
-    activator started. `beat_s`: so long ago its client was heard, None: never."""
+    activator started. `beat_s`: so long ago its client was heard, None: never. `startable`: the
+    inventory says how the job is started, so that it can be where nothing of it runs."""
 
     activator: bool
     now: float
     began: float | None = None
     ours: bool = False
     beat_s: float | None = None
+    startable: bool = True
 
 
 def comes_up(state: State, around: Around) -> bool:
@@ -45,15 +47,15 @@ def aftermath(state: State, around: Around) -> str | None:
         return f"{_who(state)} is at it: {_doing(state, around)}"
     if state.torn:
         run, why = plain(state.run), _because(state)
-        return f"run {run} left a mixture of two releases on disk{why}; {_AGAIN}"
+        return f"run {run} left a mixture of two releases on disk{why}; {_again(around)}"
     if _later(state, around):
         return None
-    when, release = _when(state), _release(state)
+    when, release, again = _when(state), _release(state), _again(around)
     match state.step:
         case "healthy" | "cancelled":
             return None
         case "unconfirmed":
-            return f"{release} was launched{when}, and nobody saw whether it is well; {_AGAIN}"
+            return f"{release} was launched{when}, and nobody saw whether it is well; {again}"
         case "unhealthy":
             return f"{release} was not well{when}{_because(state)}; it was left as it was"
         case "rolled_back":
@@ -66,14 +68,18 @@ def aftermath(state: State, around: Around) -> str | None:
         case "failed":
             return f"run {plain(state.run)} failed{when}{_because(state)}"
         case "launching" | "launched":
-            return f"{_who(state)} ended{when} before it knew whether {release} is well; {_AGAIN}"
+            return f"{_who(state)} ended{when} before it knew whether {release} is well; {again}"
         case "waiting":
-            return f"{_who(state)} ended{when} before it changed anything; {_AGAIN}"
+            return f"{_who(state)} ended{when} before it changed anything; {again}"
         case _:
-            return f"{_who(state)} ended{when} before it had started {release}; {_AGAIN}"
+            return f"{_who(state)} ended{when} before it had started {release}; {again}"
 
 
-_AGAIN = "the same command goes on from there"
+def _again(around: Around) -> str:
+    goes_on = "the same command goes on from there"
+    if around.began is not None or around.startable:
+        return goes_on
+    return f"{goes_on} once `launch: run` in the inventory says how it is started: nothing runs"
 
 
 def _doing(state: State, around: Around) -> str:
