@@ -145,7 +145,10 @@ class Bringing:
         if (who := awaiting.at_work(scene.tree, self._job)) is None:
             return False
         if self._errand.dry_run:
-            raise Refused(f"{awaiting.told(who)}; a dry run does not touch that")
+            raise Refused(
+                f"{awaiting.told(who)}; a dry run does not touch that",
+                hint=awaiting.plan_later(self._scope),
+            )
         await taken(self._lock, self._errand.stop.break_lock, self._tell)
         async with self._held():
             await awaiting.comes_up(self._scope, who, self._tell)

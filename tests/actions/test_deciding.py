@@ -21,7 +21,7 @@ from fleetstop.core.launching.recipe import Extra
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
-from fleetstop.errors import DeployFailed
+from fleetstop.errors import DeployFailed, Refused
 from tests.actions.stage import JOB, Stage
 from tests.actions.test_going_on import ERRAND
 from tests.fakes.fake_activator import BASE
@@ -66,9 +66,9 @@ def decide(
         now = Running(family, process, None, None) if runs else None
         lot = Lot(stage.scope, scene, now, "/usr/bin/python3", "/root")
         lot.files = (file(sends),) if sends is not None else ()
-        facts: dict[str, Any] = {"now": AT_S + 60.0, **ground}
+        facts: dict[str, Any] = {"now": AT_S + 60.0, "activator": False, **ground}
         lot.ground = Ground(
-            state=state, activator=False, beat_s=None, changed={}, last=None, tools=BASE,
+            state=state, beat_s=None, changed={}, last=None, tools=BASE,
             releases={OLD: release(OLD, GOOD), NEW: release(NEW, BAD)},
             on_disk={"train.py": lies}, **facts,
         )  # fmt: skip
@@ -95,7 +95,7 @@ def test_a_job_that_runs_is_not_stopped_for_bytes_that_failed_unless_that_is_mea
     with pytest.raises(DeployFailed) as caught:
         decide(asked, rolled_back(asked), BAD, GOOD)
     assert caught.value.message == f"{SAID} code 3; nothing was stopped"
-    assert "--force" in caught.value.hint
+    assert "--force sends it all the same, and is consent to lose work" in caught.value.hint
     assert caught.value.exit_code == 7
     forced = errand("redeploy", "given")
     found, lot, _ = decide(forced, rolled_back(forced), BAD, GOOD)
@@ -157,6 +157,19 @@ def test_a_dry_run_tells_it_and_confirms_nothing() -> None:
     found, _, _ = decide(dry, done(asked), None, GOOD)
     assert found.confirm is None
     assert (found.done or "").endswith("only its health would be looked at")
+
+
+def test_a_dry_run_beside_one_at_work_says_what_does_come_to_an_end() -> None:
+    asked = errand("restart")
+    dry = msgspec.structs.replace(asked, stop=msgspec.structs.replace(asked.stop, dry_run=True))
+    at_work = State(run="7f3a", step="launched", running=NEW)
+    with pytest.raises(Refused) as caught:
+        decide(dry, at_work, None, GOOD, activator=True)
+    assert caught.value.message.endswith("a dry run does not touch that")
+    assert caught.value.hint == (
+        "fleetstop status ct200:train tells how it comes out; the command without -n waits for "
+        "that by itself"
+    )
 
 
 def test_arguments_that_were_typed_are_not_taken_for_given() -> None:

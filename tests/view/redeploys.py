@@ -114,6 +114,16 @@ FAILED: list[e.AnyEvent] = [
         reason="no space left on device: /root/.train_dflash_pipeline.py.fleetstop-7f3a",
     ),
 ]  # fmt: skip
+KNOWN_BAD: list[e.AnyEvent] = [
+    *BEGUN,
+    *s.finished(
+        "14:02:13", "deploy_failed", seconds=2.0, release=NONE,
+        reason=f"these bytes failed on 2025-03-04 10:58 UTC as release {OLD_ID}: {DEAD}; nothing "
+        "was stopped",
+        hint="mend it; or, if it was not at fault, send it with another --env, argument or health"
+        " check; --force sends it all the same, and is consent to lose work in the stop as well",
+    ),
+]  # fmt: skip
 INTERRUPTED: list[e.AnyEvent] = [
     *SWAPPED_IN,
     launched("14:02:31", release=NEW_ID),
@@ -212,6 +222,7 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "redeploy_rolled_back": (ROLLED_BACK, {}),
     "redeploy_rolled_back_narrow": (ROLLED_BACK, {"width": 60}),
     "redeploy_failed": (FAILED, {}),
+    "redeploy_known_bad": (KNOWN_BAD, {}),
     "redeploy_interrupted": (INTERRUPTED, {}),
     "redeploy_not_stopped": (UNSTOPPED, {}),
     "redeploy_not_stopped_secret": (SECRET, {}),
