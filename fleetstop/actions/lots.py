@@ -217,6 +217,8 @@ def _source(lot: Lot, named: str | None) -> Release:
     before = lot.state.before if lot.state is not None else None
     usual = to_go_back_to(kept, lot.ground.on_disk, before, tried=tried, runs=lot.runs)
     plainly = lot.scope.run.typed("rollback", lot.scope.target.name)
+    if named == "":
+        raise Refused(f"--to names no release: any kept in {lot.base} would fit", evidence=rows)
     if named is not None:
         fits = [name for name in kept if name == named or name.startswith(named)]
         if len(fits) == 1:

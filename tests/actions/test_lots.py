@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from fleetstop import events as e
 from fleetstop.actions import lots
 from fleetstop.actions.equipping import Equipment
+from fleetstop.actions.errand import Errand
 from fleetstop.actions.locate import locate
 from fleetstop.actions.lots import Lot, lot_of
 from fleetstop.core.inventory import Deploy, Job, Launch
@@ -32,7 +34,10 @@ IN_ROOT = (Loaded(main="/root/train.py", root="/root"),)
 
 
 def found(
-    monkeypatch: pytest.MonkeyPatch, aim: Job, runs: tuple[Loaded, ...] = IN_ROOT
+    monkeypatch: pytest.MonkeyPatch,
+    aim: Job,
+    runs: tuple[Loaded, ...] = IN_ROOT,
+    asked: Errand = ERRAND,
 ) -> tuple[Lot, Stage]:
     """Of a job that runs from there."""
 
@@ -50,7 +55,7 @@ def found(
 
     async def story() -> Lot:
         scene = await locate(stage.scope)
-        return await lot_of(stage.scope, ERRAND, scene, None, "/usr/bin/python3")
+        return await lot_of(stage.scope, asked, scene, None, "/usr/bin/python3")
 
     return asyncio.run(story()), stage
 
@@ -96,3 +101,14 @@ def test_where_it_is_not_known_at_all_a_path_is_only_an_example(
     assert caught.value.hint == (
         "say where in the inventory; if that is /root: deploy: {dest: /root}"
     )
+
+
+def test_a_rollback_to_nothing_is_no_prefix_of_every_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--to ''`, of a variable that is not set."""
+    with pytest.raises(Refused) as caught:
+        found(
+            monkeypatch, JOB, asked=msgspec.structs.replace(ERRAND, command="rollback", release="")
+        )
+    assert caught.value.message == f"--to names no release: any kept in {BASE} would fit"

@@ -164,7 +164,9 @@ DIFFERS = e.Differs(
     ),
 )  # fmt: skip
 DIFF: list[e.AnyEvent] = [STARTED, FILES, DIFFERS, BEGUN[2], *SURE]
-THE_SAME = f"release {NEW_ID} is this very content, and runs"
+THE_SAME = (
+    f"release {NEW_ID} is this very content, runs, and was found healthy at 2025-03-04 14:02 UTC"
+)
 NOTHING: list[e.AnyEvent] = [
     STARTED,
     *s.finished("14:02:11", "redeployed", seconds=0.7, reason=THE_SAME, release=BOTH),
