@@ -15,6 +15,7 @@ from fleetstop.core.climbing.consent import Choice, Question, Terms
 from fleetstop.core.climbing.requests import choose_stop_signal
 from fleetstop.core.inventory import Job
 from fleetstop.core.kin.family import Family
+from fleetstop.core.launching.interpreter import OWN
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.process import ProcessTree
 from fleetstop.ports import Choose, Confirm
@@ -181,6 +182,7 @@ async def signal_said(desk: Desk, scope: Scope, family: Family, dry_run: bool) -
 
 async def _chosen(choose: Choose, desk: Desk, scope: Scope, family: Family) -> str | None:
     pids = tuple(kin.pid for kin in family.trainers)
+    own = f" ({OWN})" if refusals.python_only(family) else ""
     async with desk.turn:
         if desk.kept:
             return None
@@ -191,7 +193,8 @@ async def _chosen(choose: Choose, desk: Desk, scope: Scope, family: Family) -> s
             to="trainers",
             pids=pids,
             landing="heard",
-            reason=f"both {' and '.join(_BOTH)} are heard; nobody has said which makes it save",
+            reason=f"both {' and '.join(_BOTH)} are heard; nobody has said which makes it save"
+            + own,
             verdict=None,
             saves=(),
             risk=None,

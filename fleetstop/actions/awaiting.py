@@ -31,6 +31,12 @@ def told(who: Process) -> str:
     return f"the job does not run, and the activator {who.pid} of an earlier run is at it"
 
 
+def plan_later(scope: Scope) -> str:
+    """For a dry run, which neither waits for it nor takes over."""
+    look = scope.run.typed("status", scope.target.name)
+    return f"{look} tells how it comes out; the command without -n waits for that by itself"
+
+
 async def comes_up(scope: Scope, who: Process, tell: Callable[[str], object]) -> None:
     """Until the job runs, or its activator has left. Raises Refused where neither comes."""
     job = scope.target.job

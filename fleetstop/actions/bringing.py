@@ -21,6 +21,7 @@ from fleetstop.actions.deciding import Settled, clean, settled
 from fleetstop.actions.equipping import equipment
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import Running, carried_freely, python_of, running
+from fleetstop.actions.lastly import ran_last, runs_now
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import Scene, families_with, locate
@@ -39,6 +40,7 @@ from fleetstop.core.report import Outcome
 from fleetstop.errors import BadConfig, BadUsage, CouldNotLook, DeployFailed, LockTaken, Refused
 
 _STAMPS_S = 2.0
+_FOR_INSTANCE = "for instance: launch: {run: [/root/run.sh], cwd: /root}"
 
 
 async def bring(scope: Scope, errand: Errand, desk: Desk | None = None) -> Outcome:
@@ -107,7 +109,7 @@ class Bringing:
         if family is None and await self._comes_up(scene):
             return await self._run()
         self._mistyped(scene, family)
-        self._way_to_start(family)
+        await self._way_to_start(scene, family)
         if self._job.gpus and not scene.found.families:  # nobody was found whose GPUs to ask for
             view = await looks.first_gpus(self._scope.place, self._scope.clock)
             scene = msgspec.structs.replace(scene, gpus=view)
@@ -116,7 +118,7 @@ class Bringing:
             await taken(self._lock, self._errand.stop.break_lock, self._tell)
         async with self._held():
             now = await running(self._scope, scene, family) if family is not None else None
-            self._its_keeper(now)
+            await self._its_keeper(scene, now)
             python = python_of(self._job, now)
             await carried_freely(self._scope, python, scene, now)
             lot = await self._lot(scene, now, python)
@@ -143,7 +145,10 @@ class Bringing:
         if (who := awaiting.at_work(scene.tree, self._job)) is None:
             return False
         if self._errand.dry_run:
-            raise Refused(f"{awaiting.told(who)}; a dry run does not touch that")
+            raise Refused(
+                f"{awaiting.told(who)}; a dry run does not touch that",
+                hint=awaiting.plan_later(self._scope),
+            )
         await taken(self._lock, self._errand.stop.break_lock, self._tell)
         async with self._held():
             await awaiting.comes_up(self._scope, who, self._tell)
@@ -233,7 +238,7 @@ class Bringing:
             verbs = "; or ".join(self._scope.run.typed(verb, name) for verb in first.verbs)
             raise Refused(first.reason, hint=first.hint or verbs, evidence=first.evidence)
 
-    def _way_to_start(self, family: Family | None) -> None:
+    async def _way_to_start(self, scene: Scene, family: Family | None) -> None:
         launch = self._job.launch
         if self._errand.command == "rollback":
             return  # its manifest may tell
@@ -243,20 +248,22 @@ class Bringing:
             adopt = self._scope.run.typed("adopt", place, "--pid", "N", "--as", "NAME")
             lacks = "nothing says how it is started"
             lacks = f"`launch:` in the inventory has no `run`: {lacks}" if launch else lacks
+            last = await ran_last(self._scope)
             raise Refused(
                 f"it does not run, and {lacks}",
-                hint="say it in the inventory: launch: {run: [/root/run.sh], cwd: /root}; while a"
-                f" job runs, {adopt} writes that",
+                hint=f"say it in the inventory, {last or _FOR_INSTANCE}; while a job runs, {adopt}"
+                " writes that",
             )
 
-    def _its_keeper(self, now: Running | None) -> None:
+    async def _its_keeper(self, scene: Scene, now: Running | None) -> None:
         """Whoever has the job in his keeping starts it again, his way."""
         launch = self._job.launch
         if now is None or now.restarts is None or (launch is not None and launch.run):
             return
+        ran = await runs_now(self._scope, scene, now.family)
         raise Refused(
             f"it was started by {now.restarts}; it is not ours to start beside that",
-            hint="restart it there; or say in the inventory how we are to: launch: {run: [...]}",
+            hint=f"restart it there; or say in the inventory how we are to, {ran or _FOR_INSTANCE}",
         )
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fleetstop.actions.awaiting import at_work
 from fleetstop.actions.locate import Scene
@@ -80,7 +80,8 @@ async def left(scope: Scope, scene: Scene) -> Left:
         state, base = _state(beside, scene.tree, None)
         if not isinstance(state, State):
             return Left(findings=(state.sentence,) if isinstance(state, Broken) else ())
-        around = _around(beside, base, scene.tree, state)
+        startable = job is not None and job.launch is not None and bool(job.launch.run)
+        around = structs.replace(_around(beside, base, scene.tree, state), startable=startable)
         told = aftermath(state, around)
         if comes_up(state, around):
             return Left(comes=told, release=_record(state, None))

@@ -62,7 +62,7 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
         blind = {"verdict": "unknown", "evidence": (reason,)}
         return outcome_of(scope.target, "unreachable", reason=reason, **{**facts, **blind})
     reason = f"{'; '.join(why)}; run {state.run} had launched it, and it is left as it is"
-    hint = scope.run.typed("rollback", scope.target.name)
+    hint = lot.back(runs=grown is not None and grown.family is not None)
     return outcome_of(scope.target, "unhealthy", reason=reason, hint=hint, **facts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from fleetstop.actions import hands
+from fleetstop.actions import awaiting, hands
 from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.lots import Lot
@@ -98,7 +98,8 @@ def _known_bad(lot: Lot, errand: Errand) -> None:
         return
     raise DeployFailed(
         f"{bad}; nothing was stopped",
-        hint="mend it; or, if it was not at fault, send it once more with --force",
+        hint="mend it; or, if it was not at fault, send it with another --env, argument or health"
+        " check; --force sends it all the same, and is consent to lose work in the stop as well",
     )
 
 
@@ -180,7 +181,10 @@ def _no_mixture(lot: Lot, decision: Decision) -> None:
 async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
     """We hold the lock: its client is gone, and the activator ends by itself, or by our word."""
     if errand.dry_run:
-        raise Refused(f"{decision.sentence}; a dry run does not touch that")
+        raise Refused(
+            f"{decision.sentence}; a dry run does not touch that",
+            hint=awaiting.plan_later(lot.scope),
+        )
     lot.finding(decision.sentence)
     run = decision.run or ""
     if decision.act == "take_over":

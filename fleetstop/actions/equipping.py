@@ -91,6 +91,8 @@ class Equipment:
         lot, check = self._lot, self._lot.job.healthcheck or Healthcheck()
         told, launch = shown(self.new.spec, self._place.person), lot.job.launch
         then = lot.source.id if lot.source is not None and self._as_then else None
+        adopted = then is None and (launch is None or not launch.run)
+        ran = self._place.origin if adopted else None
         lot.scope.teller.tell(
             events.LaunchShown,
             command=told.command,
@@ -100,7 +102,7 @@ class Equipment:
             env=told.env,
             rest=told.rest,
             notes=self._notes(),
-            adopted=then is None and (launch is None or not launch.run),
+            adopted=adopted,
             carrier=launchers.carried_in(lot.job),
             resumes=self._place.checkpoint if self.new.added else None,
             added=tuple(name for name in self._errand.extra.env if name in told.env),
@@ -108,6 +110,9 @@ class Equipment:
             log_matches=check.log_matches,
             roll_back=self._rolls_back,
             as_release=then,
+            ran=told_argv(ran.argv) if ran is not None else (),
+            ran_in=ran.cwd if ran is not None else None,
+            dest=None if lot.placed else lot.dest,
         )
         if not self._as_then:
             for text in dropped(launch, self._place, self.new.spec, self._errand.extra.env):

@@ -60,6 +60,8 @@ def left_unhealthy(spec: ActivatorSpec, runs: bool) -> str:
     """What becomes of what was started, where nothing else is brought back."""
     wished = not spec.roll_back and spec.launch_old is not None
     wish = ", as --no-rollback has it" if wished else ""
+    if spec.launch_old is None and spec.gone:  # what ran before is the same, and no way back
+        wish = ": it is what ran before, started the same way, so there is no other to bring back"
     name = version(spec.release, "what was started")
     return f"{name} runs on{wish}" if runs else f"NOTHING runs{wish}"
 

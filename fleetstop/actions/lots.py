@@ -9,6 +9,7 @@ from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import Running, ground, what_it_loads
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
+from fleetstop.core.adopting.stanza import deploy_line
 from fleetstop.core.inventory import Job
 from fleetstop.core.launching.activation import State
 from fleetstop.core.releases.destination import Destination, Loaded
@@ -32,7 +33,8 @@ _KEPT = (
 class Lot:
     """`dest`: where the code lies; `base`: our own directory there; `files`: what is to lie there,
     none for a launch or restart; `source`: the kept release that they are taken from. `release`,
-    `before`: the ids of what they will be, and of what they replace."""
+    `before`: the ids of what they will be, and of what they replace. `placed`: the inventory says
+    where the code lies, so that it is known also once nothing runs."""
 
     def __init__(
         self, scope: Scope, scene: Scene, now: Running | None, python: str, dest: str
@@ -46,6 +48,7 @@ class Lot:
         self.before: str | None = None
         self.findings: list[str] = []
         self.survey: Survey | None = None
+        self.placed = True
         self.dead: frozenset[str] = frozenset()  # runs whose client is gone for certain
         self.ground: Ground
 
@@ -76,6 +79,14 @@ class Lot:
             return self.record()
         runs = self.state.running if self.now is not None else None
         return ReleaseRecord(id=runs, before=self.state.before, running=runs)
+
+    def back(self, *, runs: bool) -> str:
+        """The version before again, as a command that works as it is typed. `runs`: something of
+        the job does, which tells where its code lies."""
+        typed = self.scope.run.typed("rollback", self.scope.target.name)
+        if runs or self.placed:
+            return typed
+        return f"{typed}, once the inventory says where its code lies: {deploy_line(self.dest)}"
 
     async def read(self) -> None:
         """What lies there by now."""
@@ -190,6 +201,8 @@ async def lot_of(
         lot = Lot(scope, scene, now, python, _home(job, runs, real))
     if any(each < " " or each == "\x7f" for each in lot.base):  # no answer tells such a path again
         raise Refused(f"the name of {plain(lot.dest)} holds a control character: not deployed to")
+    said = configured if errand.payload is not None else home(job)
+    lot.placed = said is not None and real.get(said, said) == lot.dest
     await lot.read()
     if errand.command == "rollback":
         lot.source = _source(lot, errand.release)
@@ -214,7 +227,7 @@ def _home(job: Job, runs: tuple[Loaded, ...], real: dict[str, str]) -> str:
     if found is None:
         raise Refused(
             "it is not known where its code lies, and so where its records are",
-            hint="say in the inventory: deploy: {dest: /root}",
+            hint=f"say where in the inventory; if that is /root: {deploy_line('/root')}",
         )
     return real.get(found, found)
 
@@ -226,6 +239,8 @@ def _source(lot: Lot, named: str | None) -> Release:
     before = lot.state.before if lot.state is not None else None
     usual = to_go_back_to(kept, lot.ground.on_disk, before, tried=tried, runs=lot.runs)
     plainly = lot.scope.run.typed("rollback", lot.scope.target.name)
+    if named == "":
+        raise Refused(f"--to names no release: any kept in {lot.base} would fit", evidence=rows)
     if named is not None:
         fits = [name for name in kept if name == named or name.startswith(named)]
         if len(fits) == 1:

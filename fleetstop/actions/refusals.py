@@ -6,6 +6,7 @@ from fleetstop.actions.telling import Run
 from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.kin.family import Family, Found
+from fleetstop.core.launching.interpreter import OWN, is_python
 from fleetstop.core.playbook import Hold, Playbook
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.redact import brief
@@ -95,11 +96,18 @@ def mistyped(match: Match, strangers: str) -> Refused:
     )
 
 
+def python_only(family: Family) -> bool:
+    return all(is_python(word) for kin in family.trainers for word in kin.argv[:1])
+
+
 def both_heard(family: Family) -> Refused:
+    """Of a Python program only TERM's handler is surely its own."""
     names = ", ".join(str(kin.pid) for kin in family.trainers)
+    said = "`stop_signal: {0}` in the inventory, or --signal {0}, or --ladder '{0}/3m'"
+    most_likely = f"most likely TERM ({OWN}); say it: {said.format('TERM')}"
     return Refused(
         f"{names} hears both INT and TERM, and nobody has said which one saves",
-        hint="say it: `stop_signal: INT` in the inventory, or --signal INT, or --ladder 'INT/3m'",
+        hint=most_likely if python_only(family) else f"say it, INT or TERM: {said.format('INT')}",
     )
 
 

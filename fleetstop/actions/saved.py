@@ -11,7 +11,7 @@ from fleetstop.actions.locate import Scene
 from fleetstop.actions.proof import Proof
 from fleetstop.actions.resting import AtRest, at_rest
 from fleetstop.actions.telling import Scope
-from fleetstop.core.durations import spoken
+from fleetstop.core.durations import spoken, written
 from fleetstop.core.kin.family import standing
 from fleetstop.core.report import CheckpointRecord
 from fleetstop.core.saves import checkpoint as ckpt
@@ -181,10 +181,14 @@ def _not_saved(
     if any(sent.lossy for sent in climb.ladder.sent):
         text = _lossy_end(climb, newest, record, lost, age)
         return Proof(findings=(scope.teller.finding(text),), record=record)
-    if age is not None and age <= job.max_loss_s and record and record.complete:
-        text = f"it did not save on the way out; the newest checkpoint was {age:.0f} s old"
+    limit = f"max_loss {written(job.max_loss_s)}"
+    known = age is not None and record is not None and bool(record.complete)
+    # one from before its start is another run's: no more than all of this one is lost
+    if age is not None and known and min(age, ran) <= job.max_loss_s:
+        text = f"it did not save on the way out: {lost}, within {limit}"
         return Proof(findings=(scope.teller.finding(text),), record=record)
-    text = f"not_saved: no checkpoint was written after the signal; {lost}"
+    more = f", more than {limit}" if known else ""
+    text = f"not_saved: no checkpoint was written after the signal; {lost}{more}"
     return Proof(problem=text, record=record)
 
 

@@ -65,7 +65,7 @@ async def status(scope: Scope, *, with_stacks: bool = False) -> Outcome:
     return outcome
 
 
-async def _status(scope: Scope, with_stacks: bool) -> Outcome:
+async def _status(scope: Scope, with_stacks: bool, *, again: bool = False) -> Outcome:
     target = scope.target
     if target.job is None:
         # nobody has said what the job is: show every tree that holds a GPU
@@ -77,6 +77,9 @@ async def _status(scope: Scope, with_stacks: bool) -> Outcome:
     if not scene.found.families:
         return await _nothing(scope, scene)
     judged, codes = await _second_look(scope, scene)
+    if not again and all(_ended(each) for each in judged.values()):
+        # between the two looks: what there is now is looked at, be it the next life of a restart
+        return await _status(scope, with_stacks, again=True)
     for family in scene.found.families:
         seen = (judged[family], codes[family].seen)
         scope.teller.tell(
@@ -84,6 +87,10 @@ async def _status(scope: Scope, with_stacks: bool) -> Outcome:
         )
     outcome = _running(scope, scene, judged, codes)
     return await _with_stacks(scope, scene, outcome) if with_stacks else outcome
+
+
+def _ended(judged: Judged) -> bool:
+    return judged.verdict == "gone"
 
 
 async def _with_stacks(scope: Scope, scene: Scene, outcome: Outcome) -> Outcome:

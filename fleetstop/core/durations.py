@@ -52,6 +52,19 @@ def spoken(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min".removesuffix(" 0 min")
 
 
+def written(seconds: float) -> str:
+    """A limit as a playbook or an inventory writes it: `3m`, `90s`, `1h30m`, `forever`."""
+    if seconds == FOREVER:
+        return "forever"
+    if seconds != int(seconds) or seconds < 60:
+        return f"{seconds:g}s"
+    whole = int(seconds)
+    if whole % 60:
+        return f"{whole}s" if whole < 120 else f"{whole // 60}m{whole % 60}s"
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")
+
+
 def parse_size(text: str) -> int:
     """Bytes; a bare number is bytes, `MiB` counts in 1024, `MB` in 1000. Raises BadUsage."""
     size = _SIZE.fullmatch(text.strip())

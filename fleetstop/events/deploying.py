@@ -50,7 +50,9 @@ class LaunchShown(Event, frozen=True, tag="launch_shown"):
     the tmux session or unit it will be in; `rest`: groups, umask, limits that are unusual.
     `added`: the names in `env` that were typed. It is healthy by `within_s`: once its log matches
     `log_matches`, or null: once it has lived so long; else the version before comes back, where
-    `roll_back`. `as_release`: the kept one that it is started as, as that was then."""
+    `roll_back`. `as_release`: the kept one that it is started as, as that was then. Where the
+    inventory does not say it, `ran`, `ran_in`: what runs now, and where it was started; `dest`:
+    where its code lies."""
 
     command: str
     cwd: str
@@ -67,3 +69,6 @@ class LaunchShown(Event, frozen=True, tag="launch_shown"):
     log_matches: str | None = None
     roll_back: bool = False
     as_release: str | None = None
+    ran: tuple[str, ...] = ()
+    ran_in: str | None = None
+    dest: str | None = None

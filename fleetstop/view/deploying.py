@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fleetstop import events as e
 from fleetstop.core import redact
+from fleetstop.core.adopting.stanza import deploy_line, launch_line
 from fleetstop.view import words
 from fleetstop.view.layout import Line, Tone, fact
 
@@ -34,6 +35,8 @@ class Announced:
         self.unsaid: str | None = None
         """What the inventory does not say and the running process told, where that is so: once
         nothing runs, nothing tells it."""
+        self.unplaced: str | None = None
+        """Of that, what a rollback needs: the words are in its manifest."""
 
 
 def lines(
@@ -54,15 +57,22 @@ def lines(
                     Line("", event.summary, "head")]  # fmt: skip
         case e.LaunchShown():
             before.log = event.log
-            if event.adopted:
-                where = redact.text(before.dest or event.cwd)
-                before.unsaid = f"launch: {{run: [...]}}, deploy: {{dest: {where}}}"
+            place = redact.text(deploy_line(event.dest)) if event.dest is not None else None
+            told = [each for each in (_words(event), place) if each is not None]
+            before.unsaid, before.unplaced = ", ".join(told) or None, place
             if before.differs:
                 return []  # that was asked for, and nothing else
             said = f"{name}: {_TITLES.get(command or '', _AFTER)}"
             title = [] if before.titled and alone else [Line("", said, "head")]
             return [*title, *_launch(event)]
     return None
+
+
+def _words(event: e.LaunchShown) -> str | None:
+    """As a line of the inventory, where it lacks that: what ran last."""
+    if not event.ran:
+        return None
+    return redact.text(launch_line(event.ran, event.ran_in))
 
 
 def _destined(event: e.Destined) -> list[Line]:

@@ -20,7 +20,8 @@ _ALIKE = 3
 _VERBS = {"launch": "launched", "restart": "restarted", "rollback": "rolled back as asked"}
 BRINGING = ("launch", "restart", "redeploy", "rollback")
 _GOES_ON = ("rolled_back", "unhealthy", "deploy_failed", "unclean")
-_UNTOUCHED = "; nothing of the job was touched"
+_UNTOUCHED = ("; nothing of the job was touched", "; nothing was stopped")
+"""What the last line says itself."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -177,7 +178,9 @@ def sentence(outcome: Outcome, command: str | None) -> tuple[str, Tone] | None:
     if command not in BRINGING:
         return None
     took = "" if outcome.seconds is None else f" in {words.elapsed(outcome.seconds)}"
-    why = redact.text(outcome.reason or "").rstrip(".").removesuffix(_UNTOUCHED)
+    why = redact.text(outcome.reason or "").rstrip(".")
+    for each in _UNTOUCHED:
+        why = why.removesuffix(each)
     because = f": {why}" if why else ""
     if outcome.interrupted:
         because = f": {why.removeprefix('interrupted; ')}"

@@ -182,6 +182,7 @@ class Story:
             more=self._started.more if self._started else (),
             log=chapter.announced.log,
             unsaid=chapter.announced.unsaid,
+            unplaced=chapter.announced.unplaced,
         )
         last = [ending.last_line(outcome, known)]
         if self._quiet:

@@ -21,7 +21,7 @@ class Known(Struct, frozen=True):
     `heard`: what an earlier run sent, as a sentence. `inventory`: the file that was named.
     `waits`: it was a `wait`, which sends nothing. `command`: the verb that was typed; `more`: what
     stands behind it and the target, None where that cannot be told. `log`: of what was started;
-    `unsaid`: what the inventory lacks for a launch of it.
+    `unsaid`: what the inventory lacks for a launch of it; `unplaced`: for a rollback.
     """
 
     located: Located | None = None
@@ -35,6 +35,7 @@ class Known(Struct, frozen=True):
     more: tuple[str, ...] | None = ()
     log: str | None = None
     unsaid: str | None = None
+    unplaced: str | None = None
 
     @property
     def brings(self) -> bool:
@@ -61,8 +62,11 @@ def below(outcome: Outcome, known: Known) -> list[Line]:
     lines = launching.below(outcome, known.again(), back, known.log)
     runs = any(each.verdict not in ("gone", "zombie") for each in outcome.family)
     ended = outcome.result == "unclean" or (outcome.result == "unhealthy" and not runs)
-    if known.unsaid is not None and ended:
-        said = f"nothing runs any more that tells how, so say there: {known.unsaid}"
+    goes_back = bool(lines) and back in lines[-1].text
+    lacks = known.unplaced if goes_back else known.unsaid
+    if lacks is not None and ended:
+        what = "where its code lies" if lacks == known.unplaced else "how"
+        said = f"nothing runs any more that tells {what}, so say there: {lacks}"
         lines.insert(max(len(lines) - 1, 0), note("inventory", said))
     return lines
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
+from fleetstop.core.durations import written
+
 KIB, MIB, GIB, TIB = 1024, 1024**2, 1024**3, 1024**4
 NAMES_SHOWN = 6
 
@@ -56,16 +58,8 @@ def age(seconds: float) -> str:
 
 
 def wait(seconds: float | None) -> str:
-    """A limit as a playbook writes it: `3m`, `90s`, `1h30m`, `forever`."""
-    if seconds is None or not math.isfinite(seconds):
-        return "forever"
-    if seconds != int(seconds) or seconds < 60:
-        return f"{seconds:g}s"
-    whole = int(seconds)
-    if whole % 60:
-        return f"{whole}s" if whole < 120 else f"{whole // 60}m{whole % 60}s"
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    return (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "")
+    """A limit as a playbook writes it; None: there is none."""
+    return written(math.inf if seconds is None else seconds)
 
 
 def patience(seconds: float | None) -> str:

@@ -208,6 +208,10 @@ def test_between_two_lives_it_is_not_called_not_running(aim: Job) -> None:
     host.end(proc)
     outcome, _, stage = looked(host, aim)
     assert outcome.result == "not_running"
+    # it would be refused: `launch:` says nothing
+    assert ("the same command goes on from there once `launch: run`" in str(outcome.findings)) is (
+        aim.deploy is not None
+    )
     # only where the inventory says where the code lies can anything be found by then
     known = aim.deploy is not None
     assert bool(outcome.findings) is known
@@ -284,3 +288,35 @@ def test_without_root_it_is_read_inside_where_the_look_is_at_home_anyway() -> No
     assert any("OLD code" in each for each in outcome.findings)
     assert stage.world.within.sent("code")
     assert stage.world.pct_calls <= 1
+
+
+@pytest.mark.parametrize("comes", ["the new one", "nobody yet", "nobody"])
+def test_one_that_ends_while_it_is_looked_at_is_looked_at_anew(comes: str) -> None:
+    """In the moment of a swap: it was shown as `gone`, with an empty log, running OLD code."""
+    host, trainer = running()
+    # the swap: newer than what ran, which has ended
+    host.write("/root/train.py", b"import model\n", age_s=0.0)
+
+    def swap() -> None:
+        wrapper = host.procs[trainer.ppid]
+        host.end(trainer)
+        host.end(wrapper)
+        if comes == "the new one":
+            host.add(Trainer(host, 1210, 1000)).start = int(float(host.uptime) * 100)
+        if comes != "nobody":
+            activator(host, step="launching", order="go")
+
+    host.later(0.1, swap)
+    outcome, _, stage = looked(host, job(checkpoints=None, deploy=Deploy(dest="/root")))
+    told = [*outcome.findings, *outcome.evidence, *[each.text for each in stage.of(events.Finding)]]
+    assert "OLD code" not in str(told)
+    assert "10 is gone" not in str(told)
+    if comes == "the new one":
+        assert [each.pid for each in outcome.family] == [210]
+        assert outcome.verdict != "gone"
+        assert len(stage.of(events.Located)) == 1
+    elif comes == "nobody yet":
+        assert (outcome.result, outcome.verdict) == ("running", "unknown")
+        assert (outcome.reason or "").startswith("between two lives: no trainer runs, but the act")
+    else:
+        assert (outcome.result, outcome.reason) == ("not_running", "nothing matches")

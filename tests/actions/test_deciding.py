@@ -78,9 +78,11 @@ def decide(
         kept = {OLD: release(OLD, GOOD), NEW: release(NEW, BAD)}
         for name, argv in (words or {}).items():
             kept[name] = msgspec.structs.replace(kept[name], argv=argv)
-        facts: dict[str, Any] = {"now": AT_S + 60.0, "releases": kept, **ground}
+        facts: dict[str, Any] = {
+            "now": AT_S + 60.0, "activator": False, "releases": kept, **ground,
+        }  # fmt: skip
         lot.ground = Ground(
-            state=state, activator=False, beat_s=None, changed={}, last=None, tools=BASE,
+            state=state, beat_s=None, changed={}, last=None, tools=BASE,
             on_disk={"train.py": lies}, **facts,
         )  # fmt: skip
         return await settled(lot, asked), lot
@@ -106,7 +108,7 @@ def test_a_job_that_runs_is_not_stopped_for_bytes_that_failed_unless_that_is_mea
     with pytest.raises(DeployFailed) as caught:
         decide(asked, rolled_back(asked), BAD, GOOD)
     assert caught.value.message == f"{SAID} code 3; nothing was stopped"
-    assert "--force" in caught.value.hint
+    assert "--force sends it all the same, and is consent to lose work" in caught.value.hint
     assert caught.value.exit_code == 7
     forced = errand("redeploy", "given")
     found, lot, _ = decide(forced, rolled_back(forced), BAD, GOOD)
@@ -168,6 +170,19 @@ def test_a_dry_run_tells_it_and_confirms_nothing() -> None:
     found, _, _ = decide(dry, done(asked), None, GOOD)
     assert found.confirm is None
     assert (found.done or "").endswith("only its health would be looked at")
+
+
+def test_a_dry_run_beside_one_at_work_says_what_does_come_to_an_end() -> None:
+    asked = errand("restart")
+    dry = msgspec.structs.replace(asked, stop=msgspec.structs.replace(asked.stop, dry_run=True))
+    at_work = State(run="7f3a", step="launched", running=NEW)
+    with pytest.raises(Refused) as caught:
+        decide(dry, at_work, None, GOOD, activator=True)
+    assert caught.value.message.endswith("a dry run does not touch that")
+    assert caught.value.hint == (
+        "fleetstop status ct200:train tells how it comes out; the command without -n waits for "
+        "that by itself"
+    )
 
 
 def test_arguments_that_were_typed_are_not_taken_for_given() -> None:

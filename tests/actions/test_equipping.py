@@ -45,6 +45,7 @@ class Place:
         self.scope, self.run, self.base = self.stage.scope, "run1", "/root/.fleetstop/train"
         self.now: Any = object()
         self.resumes: tuple[str, ...] = ()
+        self.placed = True
         self.files: tuple[File, ...] = ()
         self.source: Release | None = None
         self.findings: list[str] = []

@@ -381,6 +381,17 @@ def test_a_restart_that_is_to_be_left_is_left() -> None:
     assert (outcome.reason or "").endswith("exit 2; NOTHING runs, as --no-rollback has it")
 
 
+def test_what_is_started_as_it_ran_has_no_other_way_back_and_says_why() -> None:
+    """A pattern that nothing ever matches, say: it runs on, and people asked why."""
+    told = plan(files=(), release=None, before=None, launch_old=None, gone=(Born(99, 1),))
+    outcome, _ = run(a_host(born(trainer=deaf)), told)
+    assert outcome.result == "unhealthy"
+    assert (outcome.reason or "").endswith(
+        "what was started runs on: it is what ran before, started the same way, so there is no "
+        "other to bring back"
+    )
+
+
 def test_without_a_way_back_it_is_left_and_told() -> None:
     host = a_host(born(trainer=deaf))
     outcome, stage = run(host, plan(roll_back=False))

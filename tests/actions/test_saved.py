@@ -62,7 +62,8 @@ def test_one_that_leaves_without_a_save_is_unclean_and_says_what_is_lost() -> No
     outcome = stopped(host)
     assert outcome.result == "unclean"
     assert outcome.reason == (
-        "not_saved: no checkpoint was written after the signal; lost about 8 min (since old.pt)"
+        "not_saved: no checkpoint was written after the signal; lost about 8 min (since old.pt),"
+        " more than max_loss 1m"
     )
 
 
@@ -75,7 +76,24 @@ def test_no_more_is_lost_than_since_its_start() -> None:
     assert outcome.result == "unclean"
     assert outcome.reason == (
         "not_saved: no checkpoint was written after the signal; "
-        "lost about 2 min, all since its start (old.pt is from before it)"
+        "lost about 2 min, all since its start (old.pt is from before it), more than max_loss 1m"
+    )
+
+
+@pytest.mark.parametrize("up_s", [4.0, 34.0])
+def test_what_an_earlier_run_saved_is_not_what_this_one_has_lost(up_s: float) -> None:
+    """By the age of another run's checkpoint it went on once, and not half a minute later, though
+    each time no more than what it had done itself was lost."""
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, saves=None))
+    trainer.start = int((float(host.uptime) - up_s) * 100)
+    outcome = stopped(host)
+    assert outcome.result == "stopped"
+    assert outcome.checkpoint is not None
+    assert not outcome.checkpoint.written_after_signal
+    assert outcome.findings == (
+        f"it did not save on the way out: lost about {up_s:.0f} s, all since its start "
+        "(old.pt is from before it), within max_loss 1m",
     )
 
 
@@ -85,7 +103,7 @@ def test_one_whose_newest_checkpoint_is_young_enough_is_only_told_of() -> None:
     outcome = stopped(host, max_loss_s=600.0)
     assert outcome.result == "stopped"
     assert outcome.findings == (
-        "it did not save on the way out; the newest checkpoint was 500 s old",
+        "it did not save on the way out: lost about 8 min (since old.pt), within max_loss 10m",
     )
 
 
@@ -179,7 +197,7 @@ def test_a_periodic_save_before_the_only_signal_is_no_save_after_it() -> None:
         assert outcome.checkpoint is not None
         assert outcome.checkpoint.written_after_signal is False
         assert outcome.findings == (
-            "it did not save on the way out; the newest checkpoint was 1 s old",
+            "it did not save on the way out: lost about 1 s (since step2.pt), within max_loss 1m",
         )
 
     asyncio.run(story())
@@ -469,7 +487,8 @@ def test_a_cut_save_leaves_the_whole_one_before_it_to_count() -> None:
     assert outcome.result == "stopped"
     assert outcome.checkpoint is not None
     assert (outcome.checkpoint.path, outcome.checkpoint.complete) == ("/ck/old.pt", True)
-    assert "it did not save on the way out; the newest checkpoint was 500 s old" in outcome.findings
+    said = "it did not save on the way out: lost about 8 min (since old.pt), within max_loss 10m"
+    assert said in outcome.findings
 
 
 def test_a_linked_directory_that_is_made_by_the_save_itself_is_ours_too() -> None:

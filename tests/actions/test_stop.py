@@ -240,12 +240,23 @@ def test_one_that_hears_both_signals_is_refused_until_somebody_says() -> None:
     outcome = asyncio.run(stage.stop())
     assert outcome.result == "refused"
     assert "10 hears both INT and TERM" in (outcome.reason or "")
-    assert "stop_signal: INT" in (outcome.hint or "")
+    assert (outcome.hint or "").startswith("most likely TERM (TERM's handler is its own")
+    assert "`stop_signal: TERM` in the inventory" in (outcome.hint or "")
     assert (host.kills, host.ledgers) == ([], {})
     wish = Wish(playbook=GENTLE, consent="absent", signal="TERM")
     again = Stage(host, "run2", aim)
     outcome = asyncio.run(stop(again.scope, wish))
     assert (outcome.result, [each.signal for each in outcome.signals]) == ("stopped", ["TERM"])
+
+
+def test_what_is_no_python_may_have_a_handler_of_its_own_for_either() -> None:
+    host = FakeHost()
+    trainer = a_job(host, Trainer(host, hears=("INT", "TERM")))
+    trainer.argv = ("/opt/bin/trainer", "train.py")
+    match = Match(pid=trainer.inner)
+    outcome = asyncio.run(Stage(host, aim=target(job=job(stop_signal=None, match=match))).stop())
+    assert (outcome.result, host.kills) == ("refused", [])
+    assert (outcome.hint or "").startswith("say it, INT or TERM: `stop_signal: INT`")
 
 
 def test_a_lossy_rung_without_consent_is_skipped_and_told() -> None:

@@ -134,7 +134,8 @@ def test_one_that_ended_unsaved_is_not_followed_by_the_new_code_till_it_is_asked
     told = " ".join(ran.people.split())
     assert "NOTHING was started." in told
     assert f"fleetstop redeploy {box.name} {new} -i {inventory}" in told
-    assert "so say there: launch: {run: [...]}, deploy: {dest: /root}" in told
+    assert "so say there: launch: {run: [/bin/bash, /root/run.sh" in told
+    assert "cwd: /root}, deploy: {dest: /root}" in told
     inventory = with_job(box, tmp_path, f"{JOB}{LAUNCH}\n        deploy: {{dest: /root}}")
     then = box.run("redeploy", box.name, new, inventory=inventory, deadline=120, pct=6)
     assert then.code == 0, then.people

@@ -161,6 +161,12 @@ def test_the_same_content_again(step: Step, act: str) -> None:
     assert decide(step, alive=False, runs=True, wanted=B).act == act
 
 
+def test_where_nothing_is_to_be_done_it_is_said_whether_what_runs_is_well() -> None:
+    healthy = decide("healthy", alive=False, runs=True, wanted=B).sentence
+    assert f"release {NEW} is this very content, runs, and was found healthy" in healthy
+    assert "healthy" not in decide("unconfirmed", alive=False, runs=True, wanted=B).sentence
+
+
 def test_the_same_content_is_no_reason_to_rest_unless_it_is_what_runs() -> None:
     """A deaf trainer started by hand on the same files is just what a redeploy is for."""
     assert decide("healthy", alive=False, runs=True, wanted=B).act == "already_done"

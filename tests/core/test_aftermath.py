@@ -103,6 +103,27 @@ def test_what_was_brought_back_or_left_and_has_ended_too_is_not_said_to_run(step
     assert "has ended" not in (aftermath(at(step, ended_at=ENDED, trainer=None), nothing) or "")
 
 
+@pytest.mark.parametrize(
+    ("step", "facts"),
+    [("waiting", {}), ("swapped", {}), ("launched", {}), ("unconfirmed", {}),
+     ("swapping", {"files": "mixed"})],
+)  # fmt: skip
+def test_where_nothing_runs_the_same_command_needs_to_know_how(
+    step: Step, facts: dict[str, str]
+) -> None:
+    """It was promised to go on, and refused: nothing said how the job is started."""
+    nothing = replace(GONE, began=None, ours=False)
+    said = "; the same command goes on from there"
+    lacks = " once `launch: run` in the inventory says how it is started: nothing runs"
+    ends = {
+        around.startable: (aftermath(at(step, **facts), around) or "").partition(said)[2]
+        for around in (nothing, replace(nothing, startable=False))
+    }
+    assert ends == {True: "", False: lacks}
+    runs = replace(GONE, startable=False)
+    assert (aftermath(at(step, **facts), runs) or "").endswith(said)
+
+
 def test_what_runs_since_then_makes_an_old_story_of_it() -> None:
     later = replace(GONE, began=ENDED_S + 60, ours=False)
     for step in ("unconfirmed", "unhealthy", "rolled_back", "failed", "launched"):

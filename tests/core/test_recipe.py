@@ -266,6 +266,18 @@ def test_whatever_is_dropped_is_said(
     assert (told, tuple(map(redact.text, told))) == (said, said)
 
 
+@pytest.mark.parametrize("log", [None, "/home/nb/o.log", "/workspace/train.log"])
+def test_where_its_output_goes_now_is_said_where_that_is_another_place(log: str | None) -> None:
+    origin = Origin(ProcessId(7, 1), argv=("t",), cwd="/", env={}, uid=0, log="/home/nb/o.log")
+    known = Known(origin=origin, person=ROOT)
+    spec = recipe(None, known, Extra(), log=log, mark="m", status="/s.json").spec
+    moved = (
+        "its output goes to /workspace/train.log from now on (`log:` in the inventory), not to "
+        "/home/nb/o.log"
+    )
+    assert dropped(None, known, spec) == ((moved,) if log == "/workspace/train.log" else ())
+
+
 def test_where_nothing_runs_nothing_is_missed() -> None:
     known = Known(person=ML)
     assert dropped(LAUNCH, known, made(LAUNCH, known).spec) == ()

@@ -114,6 +114,16 @@ FAILED: list[e.AnyEvent] = [
         reason="no space left on device: /root/.train_dflash_pipeline.py.fleetstop-7f3a",
     ),
 ]  # fmt: skip
+KNOWN_BAD: list[e.AnyEvent] = [
+    *BEGUN,
+    *s.finished(
+        "14:02:13", "deploy_failed", seconds=2.0, release=NONE,
+        reason=f"these bytes failed on 2025-03-04 10:58 UTC as release {OLD_ID}: {DEAD}; nothing "
+        "was stopped",
+        hint="mend it; or, if it was not at fault, send it with another --env, argument or health"
+        " check; --force sends it all the same, and is consent to lose work in the stop as well",
+    ),
+]  # fmt: skip
 INTERRUPTED: list[e.AnyEvent] = [
     *SWAPPED_IN,
     launched("14:02:31", release=NEW_ID),
@@ -154,7 +164,9 @@ DIFFERS = e.Differs(
     ),
 )  # fmt: skip
 DIFF: list[e.AnyEvent] = [STARTED, FILES, DIFFERS, BEGUN[2], *SURE]
-THE_SAME = f"release {NEW_ID} is this very content, and runs"
+THE_SAME = (
+    f"release {NEW_ID} is this very content, runs, and was found healthy at 2025-03-04 14:02 UTC"
+)
 NOTHING: list[e.AnyEvent] = [
     STARTED,
     *s.finished("14:02:11", "redeployed", seconds=0.7, reason=THE_SAME, release=BOTH),
@@ -173,6 +185,9 @@ LEFT_SO: list[e.AnyEvent] = [
         health=(health("unhealthy", NEW_ID, ("alive", False, DEAD)),),
     ),
 ]  # fmt: skip
+ADOPTED = shown(
+    adopted=True, ran=("bash", "/root/run.sh", "--gpus", "0"), ran_in="/root", dest="/root"
+)
 UNSEEN: list[e.AnyEvent] = [*SWAPPED_IN, *launches.UNDECIDED[-2:]]
 FORMER = destined(
     row("train_dflash_pipeline.py", "changed"), by="release", of_release=OLD_ID
@@ -209,12 +224,14 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "redeploy_rolled_back": (ROLLED_BACK, {}),
     "redeploy_rolled_back_narrow": (ROLLED_BACK, {"width": 60}),
     "redeploy_failed": (FAILED, {}),
+    "redeploy_known_bad": (KNOWN_BAD, {}),
     "redeploy_interrupted": (INTERRUPTED, {}),
     "redeploy_not_stopped": (UNSTOPPED, {}),
     "redeploy_not_stopped_secret": (SECRET, {}),
     "redeploy_not_clean": (NOT_CLEAN, {}),
     "redeploy_left_unhealthy": (LEFT_SO, {}),
-    "redeploy_left_unhealthy_adopted": ([*LEFT_SO[:2], shown(adopted=True), *LEFT_SO[3:]], {}),
+    "redeploy_left_unhealthy_adopted": ([*LEFT_SO[:2], ADOPTED, *LEFT_SO[3:]], {}),
+    "redeploy_not_clean_adopted": ([*NOT_CLEAN[:2], ADOPTED, *NOT_CLEAN[3:]], {}),
     "redeploy_undecided": (UNSEEN, {}),
     "redeploy_dry": (DRY, {}),
     "redeploy_diff": (DIFF, {}),

@@ -14,6 +14,7 @@ from fleetstop.core.adopting.stanza import Stanza
 from fleetstop.core.inventory import Job, Launch, Match
 from fleetstop.core.kin.family import Family, find
 from fleetstop.core.kin.matching import RUNNERS, SHELLS, base, executed, script_of
+from fleetstop.core.launching.interpreter import OWN, is_python
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import unusual
 from fleetstop.core.launching.surroundings import NAME, Person, own
@@ -87,7 +88,8 @@ def _stop_signal(facts: Facts, notes: list[str]) -> str | None:
     if len(facts.heard) == 1:
         return facts.heard[0]
     if facts.heard:
-        notes.append("stop_signal: it hears both INT and TERM; say which one makes it save")
+        whose = f" ({OWN})" if any(map(is_python, facts.trainer.argv[:1])) else ""
+        notes.append(f"stop_signal: it hears both INT and TERM; say which one makes it save{whose}")
     else:
         notes.append(
             "stop_signal: it hears neither INT nor TERM now, so nothing tells which one saves; "

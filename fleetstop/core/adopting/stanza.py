@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -62,6 +62,20 @@ def _launch(launch: Launch) -> dict[str, Tree]:
     if launch.user is not None:
         found["user"] = launch.user
     return found
+
+
+def launch_line(words: Sequence[str], cwd: str | None) -> str:
+    """What a job lacks, to be read on a screen and copied. `words`: a secret among them is `***`,
+    which starts nothing as it stands."""
+    found: dict[str, Tree] = {"run": tuple(words)}
+    if cwd is not None:
+        found["cwd"] = cwd
+    masked = " (with what *** stands for)" if any("***" in each for each in words) else ""
+    return f"launch: {flow(found)}{masked}"
+
+
+def deploy_line(dest: str) -> str:
+    return f"deploy: {flow({'dest': dest})}"
 
 
 def block(name: str, tree: Tree, indent: int = 0) -> list[str]:

@@ -37,6 +37,9 @@ def dropped(
     if other:
         named = ", ".join(map(redact.safe, other))
         said.append(f"started with another value of: {named}{says}")
+    if origin.log is not None and spec.log is not None and origin.log != spec.log:
+        moved = f"its output goes to {redact.text(spec.log)} from now on"
+        said.append(f"{moved} (`log:` in the inventory), not to {redact.text(origin.log)}")
     if words is None:
         said.append(f"what runs now was started otherwise: {redact.command(origin.argv)}")
     return tuple(said)

@@ -10,6 +10,11 @@ USUAL = "python3"
 _PYTHON = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 
 
+OWN = "TERM's handler is its own, while Python itself hears INT"
+"""Of a Python program that hears both. docs.python.org/3/library/signal.html: by default INT is
+translated into KeyboardInterrupt, and nothing of the interpreter's hears TERM."""
+
+
 def is_python(word: str) -> bool:
     return _PYTHON.fullmatch(posixpath.basename(word)) is not None
 

@@ -20,7 +20,8 @@ class Around(Struct, frozen=True):
     """What was seen beside the state. `activator`: the one it names lives. `began`: when what runs
     of the job began, seconds since the epoch, None where nothing runs; `ours`: it is what that
     activator started. `beat_s`: so long ago its client was heard, None: never. `lives`: the very
-    process that it started; None: not seen."""
+    process that it started; None: not seen. `startable`: the inventory says how the job is
+    started, so that it can be where nothing of it runs."""
 
     activator: bool
     now: float
@@ -28,6 +29,7 @@ class Around(Struct, frozen=True):
     ours: bool = False
     beat_s: float | None = None
     lives: bool | None = None
+    startable: bool = True
 
 
 def comes_up(state: State, around: Around) -> bool:
@@ -47,16 +49,16 @@ def aftermath(state: State, around: Around) -> str | None:
         return f"{_who(state)} is at it: {_doing(state, around)}"
     if state.torn:
         run, why = plain(state.run), _because(state)
-        return f"run {run} left a mixture of two releases on disk{why}; {_AGAIN}"
+        return f"run {run} left a mixture of two releases on disk{why}; {_again(around)}"
     if _later(state, around):
         return None
-    when, release = _when(state), _release(state)
+    when, release, again = _when(state), _release(state), _again(around)
     ended = state.trainer is not None and around.began is None and around.lives is False
     match state.step:
         case "healthy" | "cancelled":
             return None
         case "unconfirmed":
-            return f"{release} was launched{when}, and nobody saw whether it is well; {_AGAIN}"
+            return f"{release} was launched{when}, and nobody saw whether it is well; {again}"
         case "unhealthy":
             left = f"it was left as it was{', and has ended by now' if ended else ''}"
             return f"{release} was not well{when}{_because(state)}; {left}"
@@ -65,14 +67,18 @@ def aftermath(state: State, around: Around) -> str | None:
         case "failed":
             return f"run {plain(state.run)} failed{when}{_because(state)}"
         case "launching" | "launched":
-            return f"{_who(state)} ended{when} before it knew whether {release} is well; {_AGAIN}"
+            return f"{_who(state)} ended{when} before it knew whether {release} is well; {again}"
         case "waiting":
-            return f"{_who(state)} ended{when} before it changed anything; {_AGAIN}"
+            return f"{_who(state)} ended{when} before it changed anything; {again}"
         case _:
-            return f"{_who(state)} ended{when} before it had started {release}; {_AGAIN}"
+            return f"{_who(state)} ended{when} before it had started {release}; {again}"
 
 
-_AGAIN = "the same command goes on from there"
+def _again(around: Around) -> str:
+    goes_on = "the same command goes on from there"
+    if around.began is not None or around.startable:
+        return goes_on
+    return f"{goes_on} once `launch: run` in the inventory says how it is started: nothing runs"
 
 
 def _back(state: State, around: Around, ended: bool) -> str:

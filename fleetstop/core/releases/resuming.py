@@ -179,8 +179,11 @@ def _after_an_end(there: _There) -> Decision:
         case "healthy" | "unconfirmed" if there.is_done and not there.is_what_runs:
             return _done_already(state)
         case "healthy" | "unconfirmed" if there.is_what_runs:
-            act: Act = "already_done" if state.step == "healthy" else "confirm"
-            return Decision(act, f"{_release(state)} is this very content, and runs", state.run)
+            if state.step == "healthy":
+                why = f"{_release(state)} is this very content, runs, and was found healthy"
+                return Decision("already_done", why + _when(state), state.run)
+            why = f"{_release(state)} is this very content, and runs"
+            return Decision("confirm", why, state.run)
         case "healthy":
             return there.anew("the run before it ended well", *_newest(state))
         case "unconfirmed" if there.runs:
@@ -253,6 +256,12 @@ def _newest(state: State) -> tuple[str | None, ...]:
 def _activator(state: State) -> str:
     pid = f" {state.activator.pid}" if state.activator else ""
     return f"the activator{pid} of run {plain(state.run)}"
+
+
+def _when(state: State) -> str:
+    """` at 2026-11-30 14:02 UTC`, as the container's clock had it."""
+    head, _, rest = (state.ended_at or state.at or "").partition("T")
+    return f" at {plain(head)} {plain(rest[:5])} UTC" if rest else ""
 
 
 def _release(state: State) -> str:
