@@ -165,3 +165,13 @@ def test_arguments_that_were_typed_are_not_taken_for_given() -> None:
     state = rolled_back(errand("redeploy"))
     assert decide(asked, state, GOOD, GOOD)[0].confirm is None
     assert decide(errand("redeploy"), state, GOOD, GOOD)[0].confirm is not None
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_only_what_the_last_run_started_is_known_to_know_its_words_to_resume(ours: bool) -> None:
+    """What somebody started by hand since may be another program."""
+    words = ("--resume", "{checkpoint}")
+    other = None if ours else Started(1, 1)
+    state = State("7f3a", "healthy", running=OLD, trainer=other, ended_at=AT, resumes=words)
+    _, lot, _ = decide(errand("restart"), state, None, GOOD)
+    assert lot.resumes == (words if ours else ())
