@@ -41,7 +41,7 @@ from fleetstop.core.launching.restored import Ran, Restored, restored
 from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import swap_file
-from fleetstop.core.releases.manifest import encoded
+from fleetstop.core.releases.manifest import encoded, told_argv
 from fleetstop.core.saves import rules
 from fleetstop.errors import Refused
 

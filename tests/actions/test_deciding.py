@@ -244,3 +244,13 @@ def test_one_of_several_with_the_same_files_lies_there() -> None:
             _source(lot, "none-such")
         (row,) = [each for each in caught.value.evidence if "lies there now" in each]
         assert row.startswith(lies)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_only_what_the_last_run_started_is_known_to_know_its_words_to_resume(ours: bool) -> None:
+    """What somebody started by hand since may be another program."""
+    words = ("--resume", "{checkpoint}")
+    other = None if ours else Started(1, 1)
+    state = State("7f3a", "healthy", running=OLD, trainer=other, ended_at=AT, resumes=words)
+    _, lot, _ = decide(errand("restart"), state, None, GOOD)
+    assert lot.resumes == (words if ours else ())

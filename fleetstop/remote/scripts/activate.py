@@ -130,7 +130,7 @@ def main(words: List[str]) -> int:
 
 
 def _clean(base: "wary.Top", run: str) -> str:
-    litter, state = swap.Litter.of_dead(base, run), course.state_of(base)
+    litter, state = swap.Litter.of_dead(base, run), base.said(b"state.json")
     lives = bool(state) and not state["ended_at"] and trainer.alive(state["activator"])
     known = [litter.told["activator"]]
     if lives and state["run"] == run:

@@ -69,7 +69,7 @@ class Activation:
 
     def prepare(self) -> None:
         """All or nothing, while the old run trains."""
-        other = state_of(self.base)
+        other = self.base.said(b"state.json")
         if other and not other["ended_at"] and trainer.alive(other["activator"]):
             raise wary.Refused(f"run {other['run']} is at it: {other['step']}")
         try:
@@ -139,9 +139,7 @@ class Activation:
     def _hear_late(self) -> None:
         """Arguments that were known only once the old run had ended, with its last checkpoint;
         where the client has left without a word they are found here."""
-        told = {}  # type: Json
-        with UNSEEN, open(self.base.at(self.swap.litter.late), "rb") as file:
-            told = json.loads(file.read().decode())
+        told = self.base.said(self.swap.litter.late)
         if not told and self.resume and self.client.word != "go":
             found, findings = aside.goes_on_from(self.resume)
             self.findings += findings if self.resume["launch"] else []
@@ -343,12 +341,6 @@ class Activation:
                 os.fsync(here)
         with UNSEEN:
             wary.fill(new, b" " * ROOM)
-
-
-def state_of(base: "wary.Top") -> Json:
-    with UNSEEN, open(base.at(b"state.json"), "rb") as file:
-        return dict(json.loads(file.read().decode()))
-    return {}
 
 
 def _now() -> str:

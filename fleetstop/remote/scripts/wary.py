@@ -7,13 +7,14 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 import stat
 import sys
 import time
-from typing import Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 Seen = Tuple[int, str]
 Shape = Optional[Tuple[int, int, int, int]]
@@ -40,6 +41,12 @@ class Top:
     @staticmethod
     def _identity(seen: os.stat_result) -> Tuple[int, int]:
         return seen.st_dev, seen.st_ino
+
+    def said(self, name: bytes) -> Dict[str, Any]:
+        """The JSON object that lies in it, of ours; empty where it cannot be had."""
+        with contextlib.suppress(OSError, ValueError, Refused), open(self.at(name), "rb") as file:
+            return dict(json.loads(file.read().decode()))
+        return {}
 
     def at(self, *names: bytes) -> bytes:
         """The path of what lies in it."""
