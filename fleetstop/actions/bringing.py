@@ -15,7 +15,7 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import awaiting, looks, refusals
 from fleetstop.actions.asking import Desk
-from fleetstop.actions.claiming import taken
+from fleetstop.actions.claiming import known_dead, taken
 from fleetstop.actions.confirming import confirm
 from fleetstop.actions.deciding import Settled, clean, settled
 from fleetstop.actions.equipping import equipment
@@ -114,7 +114,9 @@ class Bringing:
             view = await looks.first_gpus(self._scope.place, self._scope.clock)
             scene = msgspec.structs.replace(scene, gpus=view)
         self._beside(scene, family)
-        if not self._errand.dry_run:
+        if self._errand.dry_run:
+            await known_dead(self._lock)
+        else:
             await taken(self._lock, self._errand.stop.break_lock, self._tell)
         async with self._held():
             now = await running(self._scope, scene, family) if family is not None else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fleetstop.actions.lock import Lock, held
+from fleetstop.actions.lock import IN_TIME_S, Lock, held
 from fleetstop.core.ledger import Ledger, RunFile, holder
-from fleetstop.errors import Refused
+from fleetstop.errors import CouldNotLook, Refused
 
 Tell = Callable[[str], None]
 
@@ -35,7 +35,8 @@ async def _free_or_orphaned(lock: Lock, tell: Tell) -> Ledger:
         if other is None or not lock.owner_is_dead(other):
             raise
     lock.dead.add(other.run)
-    tell(f"took over the lock of {held(other, ledger)}: its process here is dead")
+    waits = f"and waits up to {IN_TIME_S + 1} s for what it may have sent last"
+    tell(f"took over the lock of {held(other, ledger)}, {waits}: its process here is dead")
     return await lock.break_in(other)
 
 
@@ -45,10 +46,25 @@ async def takable(lock: Lock, break_lock: bool, tell: Tell) -> Ledger:
     await lock.claimable()
     other = holder(ledger)
     if other is not None and not break_lock:
-        raise lock.locked(other, ledger)
+        if not lock.owner_is_dead(other):
+            raise lock.locked(other, ledger)
+        tell(f"would take over the lock of {held(other, ledger)}: its process here is dead")
+        return ledger
     if other is not None:
         tell(_broken(other, ledger, "would break"))
     return ledger
+
+
+async def known_dead(lock: Lock) -> None:
+    """Notes whose lock could be taken over because its process here is dead, and takes none: what
+    waits in a container for that client waits for nobody. A plan does without where the ledger
+    cannot be read; if something is to be sent by it, that is asked for again, and told."""
+    try:
+        other = holder(await lock.read())
+    except (CouldNotLook, Refused):
+        return
+    if other is not None and lock.owner_is_dead(other):
+        lock.dead.add(other.run)
 
 
 def _broken(other: RunFile, ledger: Ledger, did: str) -> str:

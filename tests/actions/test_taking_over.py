@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from fleetstop import events
+from fleetstop.actions.claiming import known_dead
 from fleetstop.actions.fleet import Crew
 from fleetstop.actions.telling import Run
 from fleetstop.core.commands import Answer, Command
@@ -363,8 +364,34 @@ def test_the_lock_of_a_killed_process_is_taken_over_with_what_it_has_sent(dead: 
         assert (outcome.result, outcome.signals) == ("unclean", ())  # it tells nobody of a save
         (text,) = findings(stage)
         assert text.startswith("took over the lock of ann@laptop-run1 (run run1, since ")
+        assert ", and waits up to 9 s for what it may have sent last: " in text
         assert text.endswith("its process here is dead")
         # for what it was about to send is waited, and for the save
         assert 58.0 < host.clock.now() - began < 70.0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dead", ["m:7:70", "m:8:80"])
+def test_a_dry_run_goes_by_the_same_proof_of_a_dead_client(dead: str) -> None:
+    """It called alive what a real run takes over at once; and it takes over nothing itself."""
+
+    async def story() -> None:
+        host = FakeHost()
+        a_job(host)
+        await of_a_process(Stage(host, "run1"), "m:7:70").lock().claim()
+        before = {run: list(lines) for run, lines in host.ledgers["200"].items()}
+        stage = of_a_process(Stage(host, "run2"), "m:9:90", dead)
+        lock = stage.lock()
+        await known_dead(lock)  # as a launch does, whose activator is asked about by run
+        outcome = await stage.stop(dry_run=True)
+        assert host.ledgers["200"] == before
+        if dead != "m:7:70":
+            assert (outcome.result, lock.dead) == ("refused", set())
+            return
+        assert (outcome.result, lock.dead) == ("planned", {"run1"})
+        (text,) = findings(stage)
+        assert text.startswith("would take over the lock of ann@laptop-run1 (run run1, since ")
+        assert text.endswith(": its process here is dead")
 
     asyncio.run(story())
