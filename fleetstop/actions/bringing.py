@@ -40,6 +40,10 @@ from fleetstop.core.report import Outcome
 from fleetstop.errors import BadConfig, BadUsage, CouldNotLook, DeployFailed, LockTaken, Refused
 
 _STAMPS_S = 2.0
+_NOBODY = (
+    "what waited in the container was told to leave, so that nobody starts the job once what runs "
+    "has ended: run the same command again"
+)
 _FOR_INSTANCE = "for instance: launch: {run: [/root/run.sh], cwd: /root}"
 
 
@@ -75,6 +79,7 @@ class Bringing:
         self._scope, self._errand, self._desk, self._lock = scope, errand, desk, lock
         self._findings: list[str] = []
         self._limit: asyncio.Timeout | None = None
+        self._dismissed = False  # who would have started a job that has heard a signal was sent off
 
     async def guarded(self) -> Outcome:
         limit = self._limit = asyncio.timeout(self._scope.left())
@@ -126,6 +131,7 @@ class Bringing:
             lot = await self._lot(scene, now, python)
             lot.dead = frozenset(self._lock.dead)
             found = await settled(lot, self._errand)
+            self._dismissed = self._dismissed or found.dismissed
             if not found.again:
                 return self._with_findings(lot, await self._settled(lot, found))
         return await self._run()
@@ -300,7 +306,8 @@ class Bringing:
         self._findings.append(self._scope.teller.finding(text))
 
     def _outcome(self, result: Any, *, hint: str | None = None, **facts: Any) -> Outcome:
-        findings = tuple(dict.fromkeys(self._findings))
+        nobody = (_NOBODY,) if self._dismissed and result not in ("planned", "redeployed") else ()
+        findings = tuple(dict.fromkeys((*self._findings, *nobody)))
         return outcome_of(self._scope.target, result, hint=hint, **{"findings": findings, **facts})
 
     def interrupted(self) -> Outcome:

@@ -25,10 +25,12 @@ _LONG_AGO_S = 3600.0
 
 class Settled(Struct, frozen=True):
     """`again`: what was waited for has changed what is there: everything is looked at anew.
-    `done`: nothing is left to do, a sentence. `confirm`: what was launched runs, and only its
-    health is left to see. None of them: from the start."""
+    `dismissed`: for that, who would have started the job was told to leave. `done`: nothing is
+    left to do, a sentence. `confirm`: what was launched runs, and only its health is left to see.
+    None of them: from the start."""
 
     again: bool = False
+    dismissed: bool = False
     done: str | None = None
     confirm: State | None = None
 
@@ -195,16 +197,18 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
         word: Order = "go" if lot.state.order == "go" else "armed"
         # in its client's stead: it need not wait until it believes the silence
         await hands.surely(lot.scope, lambda: hands.order(shell, lot.base, run, word, "alone"))
+    armed = lot.state is not None and lot.state.order == "armed"
+    dismissed = decision.act == "take_over" and armed
     end = lot.scope.clock.now() + _WAIT_S
     while lot.scope.clock.now() < end:
         await lot.scope.clock.sleep(_LOOK_S)
         await lot.read()
         state = lot.state
         if state is None or state.run != run or state.step in ENDS or not lot.ground.activator:
-            return Settled(again=True)
+            return Settled(again=True, dismissed=dismissed)
         # its client may have left meanwhile; what is done about that asks for another look
         if _decided(lot, errand, code_since(lot)).act != decision.act == "wait":
-            return Settled(again=True)
+            return Settled(again=True, dismissed=dismissed)
     raise Refused(
         f"{decision.sentence}, and has not come to an end within {_WAIT_S:.0f} s",
         hint=f"look again with: {lot.scope.run.typed('status', lot.scope.target.name)}",

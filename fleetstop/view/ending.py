@@ -151,13 +151,19 @@ def _still_running(outcome: Outcome, known: Known) -> str:
         return f"STILL RUNNING{after}{_because(outcome)}; sent: {_signals(outcome)}."
     looked = f"looked for {took}; " if took else ""
     if known.heard:
-        return f"STILL RUNNING: {known.heard} ({looked}nothing was sent)."
+        return f"STILL RUNNING: {known.heard} ({looked}nothing was sent){_waits(outcome)}."
     if outcome.verdict == "uninterruptible":
         return f"STILL RUNNING: KILL waits on it and cannot act ({looked}nothing was sent)."
     going = ", training on" if _training(outcome, known.located) else ""
     # the skipped rungs stand right above, each with its reason
     why = "" if outcome.skipped else _because(outcome)
     return f"STILL RUNNING{why}, untouched{going} ({looked}nothing was sent)."
+
+
+def _waits(outcome: Outcome) -> str:
+    """Who goes on when the watching ends, whatever else its reason tells."""
+    _, who, what = (outcome.reason or "").partition("what waits in the container ")
+    return f"; {who}{redact.text(what)}" if who else ""
 
 
 def _training(outcome: Outcome, found: Located | None) -> bool:

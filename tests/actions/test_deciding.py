@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleetstop.actions import bringing, hands
 from fleetstop.actions.deciding import Settled, settled
 from fleetstop.actions.errand import Command, Errand, wished
 from fleetstop.actions.grounding import Running
@@ -79,10 +80,10 @@ def decide(
         for name, argv in (words or {}).items():
             kept[name] = msgspec.structs.replace(kept[name], argv=argv)
         facts: dict[str, Any] = {
-            "now": AT_S + 60.0, "activator": False, "releases": kept, **ground,
+            "now": AT_S + 60.0, "activator": False, "beat_s": None, "releases": kept, **ground,
         }  # fmt: skip
         lot.ground = Ground(
-            state=state, beat_s=None, changed={}, last=None, tools=BASE,
+            state=state, changed={}, last=None, tools=BASE,
             on_disk={"train.py": lies}, **facts,
         )  # fmt: skip
         return await settled(lot, asked), lot
@@ -254,3 +255,56 @@ def test_only_what_the_last_run_started_is_known_to_know_its_words_to_resume(our
     state = State("7f3a", "healthy", running=OLD, trainer=other, ended_at=AT, resumes=words)
     _, lot, _ = decide(errand("restart"), state, None, GOOD)
     assert lot.resumes == (words if ours else ())
+
+
+@pytest.mark.parametrize("order", ["armed", None])
+def test_one_that_would_have_started_the_job_is_not_sent_off_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, order: Any
+) -> None:
+    """Cut short before this run waits there itself, the job ends by the signal that it has heard,
+    and its GPUs idle."""
+    given: list[str] = []
+
+    async def ordered(_: object, base: str, run: str, word: str, *__: object) -> None:
+        given.append(word)
+
+    async def read(self: Lot) -> None:
+        assert self.state is not None
+        ended = msgspec.structs.replace(self.state, step="cancelled")
+        self.ground = msgspec.structs.replace(self.ground, state=ended)
+
+    monkeypatch.setattr(hands, "order", ordered)
+    monkeypatch.setattr(Lot, "read", read)
+    waits = State(run="7f3a", step="waiting", order=order, alone=True, running=OLD)
+    found, _, _ = decide(errand("restart"), waits, None, GOOD, activator=True, beat_s=300.0)
+    assert (given, found.again, found.dismissed) == (["cancel"], True, order == "armed")
+
+
+@pytest.mark.parametrize("dismissed", [True, False])
+def test_what_was_sent_off_is_told_where_this_run_ends_before_it_waits_itself(
+    monkeypatch: pytest.MonkeyPatch, dismissed: bool
+) -> None:
+    host = FakeHost()
+    a_job(host)
+    ways = iter([Settled(again=True, dismissed=dismissed)])
+
+    async def nothing(*_: object) -> Any:
+        return None
+
+    async def lots(scope: Any, _: object, scene: Any, now: Any, python: str) -> Lot:
+        return Lot(scope, scene, now, python, "/root")
+
+    async def found(*_: object) -> Settled:
+        if (way := next(ways, None)) is not None:
+            return way
+        raise DeployFailed("the disk is full")
+
+    for name, each in {
+        "running": nothing, "carried_freely": nothing, "lot_of": lots, "settled": found,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(bringing, name, each)
+    monkeypatch.setattr(bringing, "python_of", lambda *_: "python3")
+    outcome = asyncio.run(bringing.bring(Stage(host).scope, errand("restart")))
+    assert (outcome.result, outcome.reason) == ("deploy_failed", "the disk is full")
+    told = [each for each in outcome.findings if "nobody starts the job once what runs" in each]
+    assert len(told) == dismissed

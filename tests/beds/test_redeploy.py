@@ -124,6 +124,13 @@ def test_no_rollback_leaves_it_as_it_is(box: Bed, tmp_path: Path, text: str) -> 
     assert len(trainers(box)) == (text == "DEAF")
     assert "as --no-rollback has it" in ran.target["reason"]
     assert [signal for signal, _ in ran.signals] == ["INT"]
+    if text == "DIES":  # what it says is needed for the way back is enough for it
+        told = " ".join(ran.people.split())
+        assert "where its code lies, so say there: deploy: {dest: /root} next" in told
+        again = stanza(box, tmp_path, "\n        deploy: {dest: /root}")
+        back = ask(box, "rollback", inventory=again)
+        assert back.code == 0, back.people
+        assert code.train != getattr(versions, text)
 
 
 RUN_SH = {

@@ -122,7 +122,7 @@ def lives(pid: int) -> bool:
 
 
 async def gone(*pids: int) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while any(map(lives, pids)):
         assert time.monotonic() < until, "left running"
         await asyncio.sleep(0.02)

@@ -144,6 +144,18 @@ UNSTOPPED: list[e.AnyEvent] = [
     *s.DEAF_REGULAR[1:4],
     *s.finished("14:02:12", "still_running", verdict="deaf", seconds=3.2, release=NONE),
 ]
+UNSTOPPED_AGAIN: list[e.AnyEvent] = [
+    *BEGUN,
+    STAGED,
+    PROVED,
+    *s.AGAIN[1:3],
+    *s.finished(
+        "14:02:43", "still_running", verdict="saving", seconds=3.2, release=NONE,
+        reason="the --timeout of 3 s is over: no longer watched, nothing more is sent; the job may"
+        " still finish; what waits in the container starts the job by itself if what runs ends, "
+        "and leaves if it does not",
+    ),
+]  # fmt: skip
 SECRET: list[e.AnyEvent] = [s.started("redeploy", more=None), *UNSTOPPED[1:]]
 NOT_CLEAN: list[e.AnyEvent] = [
     *BEGUN,
@@ -227,6 +239,7 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "redeploy_known_bad": (KNOWN_BAD, {}),
     "redeploy_interrupted": (INTERRUPTED, {}),
     "redeploy_not_stopped": (UNSTOPPED, {}),
+    "redeploy_not_stopped_again": (UNSTOPPED_AGAIN, {}),
     "redeploy_not_stopped_secret": (SECRET, {}),
     "redeploy_not_clean": (NOT_CLEAN, {}),
     "redeploy_left_unhealthy": (LEFT_SO, {}),
