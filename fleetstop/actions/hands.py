@@ -16,7 +16,7 @@ from fleetstop.errors import RemoteFailed
 from fleetstop.ports import Shell
 
 T = TypeVar("T")
-_HEAD = 16384
+HEAD = 40960  # so much of a file `source` tells
 _TRIES = 3
 _PUT_S = 10.0
 _PUT_AT_LEAST = 20_000.0  # bytes a second, on a busy machine
@@ -85,7 +85,7 @@ async def put_all(
     new = [
         (path, "644", content)
         for path, content in scripts.items()
-        if len(content.encode()) >= _HEAD or there.get(path) != content
+        if len(content.encode()) >= HEAD or there.get(path) != content
     ]
     new += [(secret[0], "600", secret[1])] if secret is not None else []
     if not new:

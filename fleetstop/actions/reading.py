@@ -30,7 +30,7 @@ NOT_TOUCHABLE = 44
 
 
 async def heads(shell: Shell, patterns: tuple[str, ...]) -> dict[str, str]:
-    """The first 16 KiB of the plain files that these paths and globs name, by path. What cannot
+    """The first 40 KiB of the plain files that these paths and globs name, by path. What cannot
     be read, or not within 2 s, is not there: it decides nothing."""
     if not patterns:
         return {}

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from fleetstop import events as e
+from fleetstop.actions import hands
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.attempt import Wish
+from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.launch_account import Account
 from fleetstop.actions.launch_plan import Arm, LaunchPlan, Stop
 from fleetstop.actions.launching import launch_through
@@ -851,3 +853,9 @@ def test_the_healthcheck_of_the_inventory_is_none_of_its_business() -> None:
     host = a_host(born())
     outcome, _ = run(host, healthcheck=Healthcheck(log_matches="never", within_s=1.0))
     assert outcome.result == "redeployed"
+
+
+def test_each_script_is_read_whole_to_be_compared() -> None:
+    """Longer than what is told of a file, it would be put anew by each run."""
+    sizes = {name: len(text.encode()) for name, text in scripts("stay").items()}
+    assert [name for name, size in sizes.items() if size >= hands.HEAD] == []

@@ -306,7 +306,9 @@ def test_a_launcher_may_stand_in_front(job: Activator, prefix: list[str]) -> Non
     assert job.secrets() == []
     pid = job.runs_now("new")
     status = Path(f"/proc/{pid}/status").read_text()
-    assert int(status.partition("SigIgn:\t")[2].split()[0], 16) == 0
+    ignored = int(status.partition("SigIgn:\t")[2].split()[0], 16)
+    # 32 and 33 are libc's own: whoever is run by make has them ignored, and no program can tell
+    assert ignored & ~(0b11 << 31) == 0
     job.order("done")
     job.end("healthy")
 

@@ -501,7 +501,7 @@ user() {
 
 # source PATTERN... : NUL, path, newline and head of each plain file they name; a FIFO would hang
 heads() {
-  for f; do [ -f "$f" ] && [ -r "$f" ] && { printf '\0%s\n' "$f"; head -c 16384 -- "$f"; }; done
+  for f; do [ -f "$f" ] && [ -r "$f" ] && { printf '\0%s\n' "$f"; head -c 40960 -- "$f"; }; done
 }
 source_() {
   # a pattern may hold blanks: it is matched, never split
