@@ -518,18 +518,25 @@ def test_a_trainer_that_can_save_nothing_hears_nothing_without_consent(
     asyncio.run(story())
 
 
+async def after_an_earlier_signal(host: FakeHost, heard: Trainer) -> Stage:
+    """A second run, of a job whose checkpoints can be written nowhere, and of which this one has
+    heard the first run's signal."""
+    before = Stage(host, "run1").lock()
+    await before.claim()
+    assert (await before.send(a_send(heard), tree_of(host), {})).out
+    await before.release(frozenset({ProcessId(heard.pid, heard.start)}))
+    stage = Stage(host, "run2")
+    stage.world.within.before("list", lambda _: EMPTY)
+    stage.world.within.before("touchable", lambda _: Answer(44, b""))
+    return stage
+
+
 def test_who_has_heard_one_is_watched_on_though_it_can_save_nothing() -> None:
     async def story() -> None:
         host = FakeHost()
         trainer = a_job(host, Trainer(host, takes_s=10.0, saves=None))
         host.files.clear()
-        before = Stage(host, "run1").lock()
-        await before.claim()
-        assert (await before.send(a_send(trainer), tree_of(host), {})).out
-        await before.release(frozenset({ProcessId(trainer.pid, trainer.start)}))
-        stage = Stage(host, "run2")
-        stage.world.within.before("list", lambda _: EMPTY)
-        stage.world.within.before("touchable", lambda _: Answer(44, b""))
+        stage = await after_an_earlier_signal(host, trainer)
         outcome = await stage.stop(consent="refused")
         assert outcome.result != "refused"
         assert stage.of(events.WatchedOn)
@@ -550,13 +557,7 @@ def test_that_one_of_two_has_heard_one_lets_no_signal_out_to_the_other() -> None
         first = a_job(host, Trainer(host, takes_s=20.0, saves=None))
         second = host.add(Trainer(host, 1011))
         host.files.clear()
-        before = Stage(host, "run1").lock()
-        await before.claim()
-        assert (await before.send(a_send(first), tree_of(host), {})).out
-        await before.release(frozenset({ProcessId(first.pid, first.start)}))
-        stage = Stage(host, "run2")
-        stage.world.within.before("list", lambda _: EMPTY)
-        stage.world.within.before("touchable", lambda _: Answer(44, b""))
+        stage = await after_an_earlier_signal(host, first)
         outcome = await stage.stop(HARD, desk=Desk(nobody_answers))
         assert (second.heard, host.procs.get(second.pid)) == ([], second)
         assert outcome.result == "refused"
