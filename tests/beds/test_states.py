@@ -171,11 +171,12 @@ ENDED = ("stopped", "gone")
 QUIET = r"no sign of progress in \d[.\d]* s \(CPU, memory, reads and writes, context switches\)"
 STALLED = r"no progress by any measure: \d+ is in wchan futex_\w+, syscall 202; .* stood still for"
 TOOK = r"\d+ took INT \d.* s ago \(nothing is pending\) and "
-WAKES = (
-    TOOK + r"has woken \d+\.\d times a second since(, without ending|: it may gather what it saves)"
-)
+_WOKEN = TOOK + r"has woken \d+\.\d times a second since"
+# too little time has passed, or too much moves, to say more
+_EARLY = r": it may gather what it saves, or go on; too early to tell"
+WAKES = _WOKEN + rf"(, without ending|{_EARLY})"
 # the very moment it is looked at it may be awake, and waits nowhere
-POLLS = WAKES + r".*\((wchan hrtimer_nanosleep|state [RS])"
+POLLS = _WOKEN + rf"(, without ending.*\((wchan hrtimer_nanosleep|state [RS])|{_EARLY})"
 WAITS = TOOK + r"waits in C code \(wchan futex_\w+, syscall 202\); KeyboardInterrupt comes when"
 
 SAVED = ("stopped", "gone", "is gone", 1)
