@@ -92,6 +92,8 @@ class Activation:
         secret = (spec, self.spec.text())
         await hands.surely(self._scope, lambda: hands.put_all(shell, scripts, secret))
         self.started = True
+        if self.spec.succeeds is not None:
+            self.ordered = "armed"  # as the one was whose place it takes
         try:
             line = await hands.start(shell, self._python, f"{self._tools}/activate.py", spec)
         except CouldNotLook:

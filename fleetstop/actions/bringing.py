@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fleetstop import events
-from fleetstop.actions import awaiting, looks, refusals
+from fleetstop.actions import awaiting, looks, refusals, staging
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.claiming import known_dead, taken
 from fleetstop.actions.confirming import confirm
@@ -29,7 +29,7 @@ from fleetstop.actions.lock import Lock
 from fleetstop.actions.lots import Lot, lot_of
 from fleetstop.actions.present import failed, gpu_strangers, outcome_of
 from fleetstop.actions.reconnect import ReconnectingPlace
-from fleetstop.actions.showing import show_files
+from fleetstop.actions.showing import show_files, wish
 from fleetstop.actions.stop import Interrupted, give_back, stopped
 from fleetstop.actions.telling import Scope
 from fleetstop.core.kin.family import Family
@@ -40,10 +40,6 @@ from fleetstop.core.report import Outcome
 from fleetstop.errors import BadConfig, BadUsage, CouldNotLook, DeployFailed, LockTaken, Refused
 
 _STAMPS_S = 2.0
-_NOBODY = (
-    "what waited in the container was told to leave, so that nobody starts the job once what runs "
-    "has ended: run the same command again"
-)
 _FOR_INSTANCE = "for instance: launch: {run: [/root/run.sh], cwd: /root}"
 
 
@@ -79,7 +75,6 @@ class Bringing:
         self._scope, self._errand, self._desk, self._lock = scope, errand, desk, lock
         self._findings: list[str] = []
         self._limit: asyncio.Timeout | None = None
-        self._dismissed = False  # who would have started a job that has heard a signal was sent off
 
     async def guarded(self) -> Outcome:
         limit = self._limit = asyncio.timeout(self._scope.left())
@@ -131,9 +126,8 @@ class Bringing:
             lot = await self._lot(scene, now, python)
             lot.dead = frozenset(self._lock.dead)
             found = await settled(lot, self._errand)
-            self._dismissed = self._dismissed or found.dismissed
-            if not found.again:
-                return self._with_findings(lot, await self._settled(lot, found))
+            if not found.again and (outcome := await self._settled(lot, found)) is not None:
+                return self._with_findings(lot, outcome)
         return await self._run()
 
     async def _lot(self, scene: Scene, now: Running | None, python: str) -> Lot:
@@ -162,7 +156,10 @@ class Bringing:
             await awaiting.comes_up(self._scope, who, self._tell)
         return True
 
-    async def _settled(self, lot: Lot, found: Settled) -> Outcome:
+    async def _settled(self, lot: Lot, found: Settled) -> Outcome | None:
+        """None: what waited there has gone on by itself meanwhile, and all is looked at anew."""
+        if (found.done is not None or found.confirm is not None) and not self._errand.dry_run:
+            await staging.clear_others(self._scope, wish(lot, self._errand))
         if found.done is not None:
             result = "planned" if self._errand.dry_run else "redeployed"
             return self._outcome(result, reason=found.done, release=lot.standing())
@@ -186,7 +183,21 @@ class Bringing:
             await clean(lot, lot.run)
             return await needs.plan()
 
-        return await launch_through(self._scope, plan, hands, stop, self._lock, needs.late, renew)
+        late = needs.late
+        outcome = await launch_through(self._scope, plan, hands, stop, self._lock, late, renew)
+        return None if await self._gone_on(lot, outcome) else outcome
+
+    async def _gone_on(self, lot: Lot, outcome: Outcome) -> bool:
+        """Whose place was to be taken had heard of the job's end before."""
+        if outcome.result != "deploy_failed" or lot.succeeds is None:
+            return False
+        await lot.read()
+        if lot.state is None or (lot.state.run, lot.state.step) == (lot.succeeds, "waiting"):
+            return False
+        left = self._scope.left()
+        if self._limit is not None and left is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + left)
+        return True
 
     def _with_findings(self, lot: Lot, outcome: Outcome) -> Outcome:
         findings = tuple(dict.fromkeys((*self._findings, *lot.findings, *outcome.findings)))
@@ -208,8 +219,8 @@ class Bringing:
         """What would be sent to what runs, where anything does."""
         facts: dict[str, Any] = {"release": lot.record()}
         if lot.now is not None and not self._errand.diff:
-            wish = msgspec.structs.replace(self._errand.stop, dry_run=True)
-            stop = await stopped(self._scope, wish, self._desk, self._lock)
+            asked = msgspec.structs.replace(self._errand.stop, dry_run=True)
+            stop = await stopped(self._scope, asked, self._desk, self._lock)
             if stop.result != "planned":
                 return stop
             facts |= {"plan": stop.plan, "family": stop.family, "above": stop.above}
@@ -306,8 +317,7 @@ class Bringing:
         self._findings.append(self._scope.teller.finding(text))
 
     def _outcome(self, result: Any, *, hint: str | None = None, **facts: Any) -> Outcome:
-        nobody = (_NOBODY,) if self._dismissed and result not in ("planned", "redeployed") else ()
-        findings = tuple(dict.fromkeys((*self._findings, *nobody)))
+        findings = tuple(dict.fromkeys(self._findings))
         return outcome_of(self._scope.target, result, hint=hint, **{"findings": findings, **facts})
 
     def interrupted(self) -> Outcome:

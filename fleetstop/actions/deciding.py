@@ -25,12 +25,10 @@ _LONG_AGO_S = 3600.0
 
 class Settled(Struct, frozen=True):
     """`again`: what was waited for has changed what is there: everything is looked at anew.
-    `dismissed`: for that, who would have started the job was told to leave. `done`: nothing is
-    left to do, a sentence. `confirm`: what was launched runs, and only its health is left to see.
-    None of them: from the start."""
+    `done`: nothing is left to do, a sentence. `confirm`: what was launched runs, and only its
+    health is left to see. None of them: from the start."""
 
     again: bool = False
-    dismissed: bool = False
     done: str | None = None
     confirm: State | None = None
 
@@ -53,9 +51,18 @@ async def settled(lot: Lot, errand: Errand) -> Settled:
                 await clean(lot, decision.clean)
             lot.finding(f"{decision.sentence}; nothing is sent, its health is looked at")
             return Settled(confirm=lot.state)
+        case "wait" | "take_over" | "succeed" if errand.dry_run:
+            raise Refused(
+                f"{decision.sentence}; a dry run does not touch that",
+                hint=awaiting.plan_later(lot.scope),
+            )
         case "wait" | "take_over":
             return await _others_end(lot, errand, decision)
-    if _nothing_to_do(lot, errand, newer):
+        case "succeed":
+            lot.finding(decision.sentence)
+            lot.succeeds = decision.run
+    # what may have heard a signal does not run on for being what is wanted
+    if lot.succeeds is None and _nothing_to_do(lot, errand, newer):
         count = len(lot.files)
         files = "the file is" if count == 1 else f"all {count} files are"
         return Settled(done=f"{files} what runs already: nothing was sent, nothing was stopped")
@@ -182,11 +189,6 @@ def _no_mixture(lot: Lot, decision: Decision) -> None:
 
 async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
     """We hold the lock: its client is gone, and the activator ends by itself, or by our word."""
-    if errand.dry_run:
-        raise Refused(
-            f"{decision.sentence}; a dry run does not touch that",
-            hint=awaiting.plan_later(lot.scope),
-        )
     lot.finding(decision.sentence)
     run = decision.run or ""
     if decision.act == "take_over":
@@ -197,18 +199,16 @@ async def _others_end(lot: Lot, errand: Errand, decision: Decision) -> Settled:
         word: Order = "go" if lot.state.order == "go" else "armed"
         # in its client's stead: it need not wait until it believes the silence
         await hands.surely(lot.scope, lambda: hands.order(shell, lot.base, run, word, "alone"))
-    armed = lot.state is not None and lot.state.order == "armed"
-    dismissed = decision.act == "take_over" and armed
     end = lot.scope.clock.now() + _WAIT_S
     while lot.scope.clock.now() < end:
         await lot.scope.clock.sleep(_LOOK_S)
         await lot.read()
         state = lot.state
         if state is None or state.run != run or state.step in ENDS or not lot.ground.activator:
-            return Settled(again=True, dismissed=dismissed)
+            return Settled(again=True)
         # its client may have left meanwhile; what is done about that asks for another look
         if _decided(lot, errand, code_since(lot)).act != decision.act == "wait":
-            return Settled(again=True, dismissed=dismissed)
+            return Settled(again=True)
     raise Refused(
         f"{decision.sentence}, and has not come to an end within {_WAIT_S:.0f} s",
         hint=f"look again with: {lot.scope.run.typed('status', lot.scope.target.name)}",

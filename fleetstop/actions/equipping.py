@@ -213,6 +213,7 @@ class Equipment:
                 if made is not None
             },
             wish=wished(errand, lot.job, lot.wanted),
+            succeeds=lot.succeeds,
         )
         return LaunchPlan(
             spec=spec,

@@ -37,8 +37,9 @@ def script(name: str) -> str:
     return text.read_text(encoding="utf-8")
 
 
-ACTIVATOR = tuple(
-    "activate course client swap trainer rehearse aside saves matches wary supervise".split()
+ACTIVATOR = (
+    *"activate course client record relief swap trainer rehearse aside saves matches".split(),
+    *"wary supervise".split(),
 )
 
 

@@ -27,6 +27,10 @@ from fleetstop.core.launching.activation import State
 from fleetstop.core.report import Outcome, Result
 from fleetstop.errors import ContainerStopped, CouldNotLook, LockTaken, Refused
 
+_NOBODY = (
+    "what waited in the container was told to leave, so that nobody starts the job once what runs "
+    "has ended: run the same command again"
+)
 _STOPPED = ("stopped", "not_running")
 _CANCEL_S = 5.0
 _GO_S = 180.0
@@ -146,7 +150,10 @@ class Launching(Account):
             return structs.replace(outcome, reason=f"{outcome.reason}; {said}")
         await self.activation.order("cancel")
         await self.activation.until("cancelled", within_s=_CANCEL_S)
-        return outcome
+        if self.plan.spec.succeeds is None:
+            return outcome
+        findings = (*outcome.findings, self.scope.teller.finding(_NOBODY))
+        return structs.replace(outcome, findings=findings)
 
     async def _arm(self) -> None:
         """A signal is about to go out, for which somebody has to be there who brings it up again.

@@ -52,7 +52,8 @@ def goes_on(activation: Activation, outcome: Outcome, left_s: float | None) -> b
     """Only the watching ends: what has heard its signal may end yet, and nothing would run then.
     `outcome`: of a stop that did not see it end; `left_s`: of the --timeout, None: no end."""
     over = left_s is not None and left_s <= 0
-    unseen = outcome.result == "unreachable" and outcome.signals
+    heard = outcome.signals or activation.spec.succeeds is not None
+    unseen = outcome.result == "unreachable" and heard
     return activation.ordered == "armed" and bool(over or unseen)
 
 

@@ -50,6 +50,7 @@ class Lot:
         self.survey: Survey | None = None
         self.placed = True
         self.dead: frozenset[str] = frozenset()  # runs whose client is gone for certain
+        self.succeeds: str | None = None  # a run whose activator waits there, armed
         self.ground: Ground
 
     @property
@@ -118,10 +119,11 @@ class Lot:
         return self.ground.state if isinstance(self.ground.state, State) else None
 
     @property
-    def living(self) -> frozenset[str]:
-        """The run whose activator lives here; its stage is nobody else's to clear."""
+    def others(self) -> tuple[str, ...]:
+        """The runs whose stages are left there, but one whose activator lives, or may live."""
         here = self.state is not None and self.ground.activator is not False
-        return frozenset({self.state.run}) if here and self.state is not None else frozenset()
+        living = {self.state.run} if here and self.state is not None else set()
+        return tuple(sorted({*self.ground.stages} - living - {self.run}))
 
     @property
     def before_lies(self) -> bool:

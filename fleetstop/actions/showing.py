@@ -26,7 +26,7 @@ def wish(lot: Lot, errand: Errand) -> staging.Wish:
         base=lot.base,
         interpreter=lot.python,
         prove=errand.prove,
-        keep=lot.living,
+        others=lot.others,
         kept=lot.kept,
     )
 

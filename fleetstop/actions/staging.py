@@ -42,9 +42,9 @@ class Wish(Struct, frozen=True):
 
     `interpreter`: the job's own. `prove`: shell text that is to succeed, run in the directory of
     the staged files with FLEETSTOP_STAGE set to it and FLEETSTOP_PYTHON to the interpreter, as
-    whom we enter (root, mostly). `prove_s`: how long it may take in all. `keep`: runs whose
-    stages are left alone, because an activator of theirs still lives. `kept`: a directory
-    there that has all the files by their `rel`, a release; then nothing is sent.
+    whom we enter (root, mostly). `prove_s`: how long it may take in all. `others`: runs whose
+    stages lie there, left behind: under the container's lock nobody else is at work. `kept`: a
+    directory there that has all the files by their `rel`, a release; then nothing is sent.
     """
 
     dest: str
@@ -52,7 +52,7 @@ class Wish(Struct, frozen=True):
     interpreter: str
     prove: str | None = None
     prove_s: float = 300.0
-    keep: frozenset[str] = frozenset()
+    others: tuple[str, ...] = ()
     kept: str | None = None
 
 
@@ -80,7 +80,6 @@ async def survey(scope: Scope, files: Sequence[File], wish: Wish) -> Survey:
     question = {
         "ask": "survey",
         "dest": wish.dest,
-        "base": wish.base,
         "files": [
             {
                 "path": f"{wish.dest.rstrip('/')}/{each.rel}",
@@ -124,6 +123,11 @@ def _told(exc: BaseException, left: str) -> BaseException:
     return exc
 
 
+async def clear_others(scope: Scope, wish: Wish) -> None:
+    """For whoever finds that there is nothing to stage."""
+    await _Staging(scope, (), lambda _: iter(()), wish, None).clear_others()
+
+
 async def unstage(scope: Scope, wish: Wish) -> str:
     """Removes what `stage` made, for whoever goes no further; empty, or what is left of it."""
     return await _Staging(scope, (), lambda _: iter(()), wish, None).undo()
@@ -158,12 +162,9 @@ class _Staging:
         return self._wish.kept is not None or unchanged(file, there)
 
     async def clear_others(self) -> None:
-        """Under the container's lock nobody else is at work: what lies there was left behind."""
-        assert self._survey is not None
-        others = sorted({*self._survey.stages} - self._wish.keep - {self._run})
-        if others:
-            runs = ", ".join(map(plain, others))
-            if await self._do("unstage", self._wish.base, *others) == 0:
+        if self._wish.others:
+            runs = ", ".join(map(plain, self._wish.others))
+            if await self._do("unstage", self._wish.base, *self._wish.others) == 0:
                 self._scope.teller.finding(f"removed what run {runs} had staged and left behind")
             else:
                 self._scope.teller.finding(f"what run {runs} had staged could not be removed")
@@ -247,7 +248,7 @@ class _Staging:
 
     async def _room(self) -> str:
         """What is free there by now: tar says `Wrote only 512 of 10240 bytes` of a full disk."""
-        question = {"ask": "survey", "dest": self._wish.dest, "base": self._wish.base, "files": []}
+        question = {"ask": "survey", "dest": self._wish.dest, "files": []}
         try:
             free = (await self._ask(question, Survey, 0)).dest.free
         except FleetstopError:

@@ -16,6 +16,7 @@ from fleetstop.actions.errand import Command, Errand, wished
 from fleetstop.actions.grounding import Running
 from fleetstop.actions.locate import locate
 from fleetstop.actions.lots import Lot, _source
+from fleetstop.actions.present import outcome_of
 from fleetstop.core.climbing.consent import Consent
 from fleetstop.core.inventory import Job
 from fleetstop.core.launching.activation import Started, State
@@ -23,6 +24,7 @@ from fleetstop.core.launching.recipe import Extra
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
+from fleetstop.core.report import Outcome
 from fleetstop.errors import DeployFailed, Refused
 from tests.actions.stage import JOB, Stage
 from tests.actions.test_going_on import ERRAND
@@ -257,12 +259,19 @@ def test_only_what_the_last_run_started_is_known_to_know_its_words_to_resume(our
     assert lot.resumes == (words if ours else ())
 
 
+def waits(order: str | None) -> State:
+    return State(run="7f3a", step="waiting", order=order, alone=True, running=OLD, before=OLD)
+
+
+WAITS: dict[str, Any] = {"activator": True, "beat_s": 300.0}
+
+
 @pytest.mark.parametrize("order", ["armed", None])
-def test_one_that_would_have_started_the_job_is_not_sent_off_without_a_word(
-    monkeypatch: pytest.MonkeyPatch, order: Any
+def test_one_that_is_armed_is_not_sent_off_before_another_waits(
+    monkeypatch: pytest.MonkeyPatch, order: str | None
 ) -> None:
-    """Cut short before this run waits there itself, the job ends by the signal that it has heard,
-    and its GPUs idle."""
+    """Cut short until then, this run would leave nobody who starts the job once it has ended by the
+    signal that it has heard, and its GPUs would idle."""
     given: list[str] = []
 
     async def ordered(_: object, base: str, run: str, word: str, *__: object) -> None:
@@ -275,36 +284,80 @@ def test_one_that_would_have_started_the_job_is_not_sent_off_without_a_word(
 
     monkeypatch.setattr(hands, "order", ordered)
     monkeypatch.setattr(Lot, "read", read)
-    waits = State(run="7f3a", step="waiting", order=order, alone=True, running=OLD)
-    found, _, _ = decide(errand("restart"), waits, None, GOOD, activator=True, beat_s=300.0)
-    assert (given, found.again, found.dismissed) == (["cancel"], True, order == "armed")
+    found, lot, _ = decide(errand("redeploy"), waits(order), BAD, GOOD, **WAITS)
+    if order is None:
+        assert (given, found.again, lot.succeeds) == (["cancel"], True, None)
+        return
+    assert (given, found, lot.succeeds, lot.before) == ([], Settled(), "7f3a", OLD)
+    assert lot.findings == [
+        "the activator of run 7f3a waits for a client that is gone: it waits on for the job's end"
+        " until this run's own takes its place"
+    ]
 
 
-@pytest.mark.parametrize("dismissed", [True, False])
-def test_what_was_sent_off_is_told_where_this_run_ends_before_it_waits_itself(
-    monkeypatch: pytest.MonkeyPatch, dismissed: bool
+def test_what_may_have_heard_a_signal_does_not_run_on_for_being_what_is_wanted() -> None:
+    """The version that runs is sent again while another was about to take its place."""
+    found, lot, _ = decide(errand("redeploy"), waits("armed"), GOOD, GOOD, **WAITS)
+    assert (found.done, lot.succeeds) == (None, "7f3a")
+    found, _, _ = decide(errand("redeploy"), waits("armed"), GOOD, GOOD, activator=False)
+    assert found.done is not None
+
+
+def test_a_dry_run_leaves_it_to_wait() -> None:
+    for order in ("armed", None):
+        with pytest.raises(Refused, match="a dry run does not touch that"):
+            decide(errand("redeploy", diff=True), waits(order), BAD, GOOD, **WAITS)
+
+
+@pytest.mark.parametrize("step", ["waiting", "launched"])
+def test_what_has_gone_on_by_itself_is_looked_at_anew(
+    monkeypatch: pytest.MonkeyPatch, step: Any
 ) -> None:
+    """Nothing could take its place: it had heard of the job's end. Else that is a failure."""
     host = FakeHost()
     a_job(host)
-    ways = iter([Settled(again=True, dismissed=dismissed)])
+    looked: list[Lot] = []
 
     async def nothing(*_: object) -> Any:
         return None
 
     async def lots(scope: Any, _: object, scene: Any, now: Any, python: str) -> Lot:
-        return Lot(scope, scene, now, python, "/root")
+        lot = Lot(scope, scene, now, python, "/root")
+        await lot.read()
+        looked.append(lot)
+        return lot
 
-    async def found(*_: object) -> Settled:
-        if (way := next(ways, None)) is not None:
-            return way
-        raise DeployFailed("the disk is full")
+    async def found(lot: Lot, _: Errand) -> Settled:
+        if len(looked) > 1:
+            raise DeployFailed("the second time")
+        lot.succeeds = "7f3a"
+        return Settled()
+
+    async def read(self: Lot) -> None:
+        state = msgspec.structs.replace(waits("armed"), step=step)
+        self.ground = Ground(
+            state=state, changed={}, last=None, tools=BASE, on_disk={}, now=AT_S, activator=True,
+            beat_s=None, releases={},
+        )  # fmt: skip
+
+    class Needs:
+        plan, show, late = nothing, staticmethod(lambda: None), None
+
+    async def launch(scope: Any, *_: object) -> Outcome:
+        return outcome_of(scope.target, "deploy_failed", reason="run 7f3a is at it")
+
+    async def needs(*_: object) -> Needs:
+        return Needs()
 
     for name, each in {
         "running": nothing, "carried_freely": nothing, "lot_of": lots, "settled": found,
+        "equipment": needs, "launch_through": launch,
     }.items():  # fmt: skip
         monkeypatch.setattr(bringing, name, each)
     monkeypatch.setattr(bringing, "python_of", lambda *_: "python3")
+    monkeypatch.setattr(Lot, "read", read)
     outcome = asyncio.run(bringing.bring(Stage(host).scope, errand("restart")))
-    assert (outcome.result, outcome.reason) == ("deploy_failed", "the disk is full")
-    told = [each for each in outcome.findings if "nobody starts the job once what runs" in each]
-    assert len(told) == dismissed
+    assert outcome.result == "deploy_failed"
+    waited = step == "waiting"
+    assert outcome.reason == ("run 7f3a is at it" if waited else "the second time")
+    assert len(looked) == (1 if waited else 2)

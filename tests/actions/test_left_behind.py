@@ -206,6 +206,59 @@ def test_who_leaves_in_the_stop_leaves_no_gpu_idle() -> None:
     assert host.state["step"] == "launched"
 
 
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_who_took_an_armed_ones_place_leaves_it_armed_before_a_word_of_its_own(at: str) -> None:
+    """What runs has heard the signal of a run before; `after`: its end is seen already."""
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        while not stage.of(e.Armed):
+            await asyncio.sleep(0)
+        if at == "after":
+            host.end(old)
+        raise asyncio.CancelledError
+
+    async def story() -> Outcome:
+        told = plan(gone=(Born(old.inner, old.start),), succeeds="run0")
+        with pytest.raises(Interrupted) as caught:
+            await launch_through(stage.scope, told, stage.world.inside, stop)
+        return caught.value.outcome
+
+    told = asyncio.run(story())
+    assert "starts the job by itself if what runs ends" in (told.reason or "")
+    assert host.text_of(f"{BASE}/order") == "run1 armed alone\n"
+    if at == "before":
+        host.end(old)
+    for _ in range(5):
+        host.clock.advance(0.1)
+        host.settle()
+    assert host.state["step"] == "launched"
+
+
+@pytest.mark.parametrize("former", ["run0", None])
+@pytest.mark.parametrize("result", ["still_running", "unreachable"])
+def test_who_took_an_armed_ones_place_and_stops_nothing_says_that_nobody_waits(
+    former: str | None, result: Any
+) -> None:
+    """But where nobody could look, what has heard a signal may end yet, and somebody waits on."""
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        return msgspec.structs.replace(finished(result), reason="because")
+
+    told = plan(gone=(Born(old.inner, old.start),), succeeds=former)
+    outcome = asyncio.run(stage.launch(told, stop))
+    said = [each for each in outcome.findings if "nobody starts the job once what runs" in each]
+    waits = former is not None and result == "unreachable"
+    assert len(said) == (former is not None and not waits)
+    assert ("cancel" in host.orders) == (not waits)
+    assert ("starts the job by itself" in (outcome.reason or "")) == waits
+
+
 class Kept(launching.Launching):
     """So that a test can let its time run out."""
 

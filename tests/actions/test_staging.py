@@ -220,7 +220,7 @@ def test_what_an_earlier_client_left_behind_is_removed_but_not_what_is_in_use(
         for run in ("dead", "live"):
             (deploy.base / f"stage-{run}/files").mkdir(parents=True)
         deploy.sends(train_py=GOOD)
-        await deploy.stage(keep=frozenset({"live"}))
+        await deploy.stage(others=("dead",))
         assert sorted(each.name for each in deploy.base.iterdir()) == ["stage-7f3a", "stage-live"]
         (finding,) = deploy.of(events.Finding)
         assert "run dead" in finding.text

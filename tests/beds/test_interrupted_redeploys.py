@@ -156,6 +156,42 @@ def the_signal_sent_and_the_same_again_while_it_saves(case: Case) -> None:
 
 
 @step
+def the_next_one_dies_too_while_it_sends(case: Case) -> None:
+    """What the first has left waits on, armed, until another waits in its place."""
+    case.start("--save-seconds", "25")
+    case.interrupted(lambda: case.heard() == 1)
+    first = case.state["run"]
+    stage = f"stage-{first}"
+    case.interrupted(lambda: any(e.name != stage for e in case.base.glob("stage-*")))
+    assert lives(case.job)
+    seconds = case.by_itself_in()
+    assert seconds < STALE_S + 10
+    state = case.step("healthy")
+    assert state["run"] == first
+    ran = case.again()
+    assert (ran.code, ran.signals) == (0, []), ran.people
+    assert "had staged and left behind" in ran.people
+    case.is_right()
+
+
+@step
+def the_next_one_dies_too_once_its_own_waits(case: Case) -> None:
+    """That has taken the place of the first one's, armed as it was."""
+    case.start("--save-seconds", "25")
+    case.interrupted(lambda: case.heard() == 1)
+    first, case.text = case.state["run"], versions.RESUMED
+    case.interrupted(lambda: case.state["run"] != first)
+    assert lives(case.job)
+    assert (case.state["step"], case.state["order"]) == ("waiting", "armed")
+    seconds = case.by_itself_in()
+    assert seconds < STALE_S + 10
+    case.box.note(case.name, f"the new version was started {seconds:.1f} s after the old one's end")
+    state = case.step("healthy")
+    assert state["run"] != first
+    case.is_right()
+
+
+@step
 def the_old_one_gone_and_nothing_said(case: Case) -> None:
     case.start("--save-seconds", "0.5")
     case.interrupted(lambda: case.order == "armed" and not lives(case.job))

@@ -581,7 +581,7 @@ def test_what_a_killed_client_leaves_the_next_run_removes(
 
     async def story(deploy: Deploy) -> None:
         deploy.payload.add("train.py", b"x = 1\n")
-        deploy.whole(await deploy.stage())
+        deploy.whole(await deploy.stage(others=("dead",)))
         assert [each.name for each in base.iterdir()] == ["stage-7f3a"]
         (finding,) = deploy.of(events.Finding)
         assert "run dead" in finding.text

@@ -62,22 +62,22 @@ def tree(top: Path) -> dict[str, tuple[Any, ...]]:
 class Activator:
     """One job at `dest`, one run of the script as it is shipped."""
 
-    def __init__(self, place: Path, dest: Path | None = None) -> None:
-        self.place = place
+    def __init__(self, place: Path, dest: Path | None = None, run: str = RUN) -> None:
+        self.place, self.run = place, run
         self.tag = uuid.uuid4().hex[:8]  # marks are looked for on the whole machine
         self.dest = dest or place / "job"
         self.base = self.dest / ".fleetstop" / "train"
-        self.base.mkdir(parents=True)
+        self.base.mkdir(parents=True, exist_ok=True)
         for name in SHIPPED:
             shutil.copy(SCRIPTS / f"{name}.py", self.base)
-        self.stage = self.base / f"stage-{RUN}"
+        self.stage = self.base / f"stage-{run}"
         self.log = self.dest / "train.log"
         self.children: list[tuple[int, int]] = []
         self.before: list[str] = []
         self.python = sys.executable
         self.owner: int | None = None  # of all that lies there, if it is not us
         self.spec: dict[str, Any] = {
-            "schema": 1, "run": RUN, "release": "r2", "before": "r1", "base": str(self.base),
+            "schema": 1, "run": run, "release": "r2", "before": "r1", "base": str(self.base),
             "dest": str(self.dest), "files": [], "gone": [], "launch": self.launch("new"),
             "launch_old": self.launch("old"), "log": str(self.log),
             "health": {"within_s": 0.5, "log_matches": None}, "roll_back": True,
@@ -150,11 +150,11 @@ class Activator:
         assert self.state["step"] == "waiting"
 
     def clean(self) -> tuple[int, str]:
-        return self.script("--clean", str(self.base), RUN)
+        return self.script("--clean", str(self.base), self.run)
 
-    def order(self, word: str, run: str = RUN) -> None:
+    def order(self, word: str, run: str | None = None) -> None:
         new = self.base / "order.new"
-        new.write_text(f"{run} {word}\n")
+        new.write_text(f"{run or self.run} {word}\n")
         new.rename(self.base / "order")
 
     def beat(self) -> None:
@@ -194,7 +194,7 @@ class Activator:
     def litter(self) -> list[str]:
         """Whatever names this run, or is a temporary name of the state."""
         names = (str(path.relative_to(self.dest)) for path in self.dest.rglob("*"))
-        return [name for name in names if RUN in name or name.endswith((".json.new", ".end"))]
+        return [name for name in names if self.run in name or name.endswith((".json.new", ".end"))]
 
     def secrets(self) -> list[str]:
         paths = (path for path in self.dest.rglob("*") if path.is_file())

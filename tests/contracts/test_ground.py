@@ -69,8 +69,10 @@ def test_who_is_not_root_keeps_them_beside_the_rest(place: Path) -> None:
     assert tools(place, NOBODY) == "beside"
 
 
-def test_how_a_release_did_comes_with_its_manifest(place: Path) -> None:
+def test_how_a_release_did_comes_with_its_manifest_and_whose_stages_lie_there(place: Path) -> None:
     base = place / ".fleetstop/train"
+    for name in ("stage-7f3a", "stage-dead"):
+        (base / name).mkdir(parents=True)
     for name, note in (("one", '{"healthy": "2026"}'), ("two", None)):
         (base / "releases" / name).mkdir(parents=True)
         (base / "releases" / name / "manifest.json").write_text("{}")
@@ -86,3 +88,4 @@ def test_how_a_release_did_comes_with_its_manifest(place: Path) -> None:
         {"one", "two"},
         {"one": '{"healthy": "2026"}'},
     )
+    assert told["stages"] == ["7f3a", "dead"]

@@ -55,7 +55,6 @@ def surveyed(python: str, dest: Path, *files: Path, **env: str) -> Survey:
     asked = {
         "ask": "survey",
         "dest": str(dest),
-        "base": f"{dest}/.fleetstop/job",
         "files": wanted,
     }
     found = answer(ask(python, asked, None, **env), Survey)
@@ -99,12 +98,6 @@ def test_what_is_missing_is_said_to_be(python: str, tmp_path: Path) -> None:
     found = surveyed(python, tmp_path / "none", tmp_path / "none/x.py", PATH=str(tmp_path))
     assert (found.dest.exists, found.tar) == (False, False)
     assert [each.path for each in found.around] == [str(tmp_path)]
-
-
-def test_the_stages_of_other_runs_are_listed(python: str, tmp_path: Path) -> None:
-    for name in ("stage-7f3a", "stage-dead", "releases"):
-        (tmp_path / ".fleetstop/job" / name).mkdir(parents=True)
-    assert surveyed(python, tmp_path).stages == ("7f3a", "dead")
 
 
 def test_a_read_only_mount_is_seen(python: str, tmp_path: Path) -> None:

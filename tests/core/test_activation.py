@@ -80,7 +80,7 @@ BESIDE: list[tuple[Step, str | None, float, bool, str]] = [
     ("waiting", "armed", 1.0, False, "wait"),
     ("waiting", None, 31.0, True, "take_over"),
     ("waiting", None, 31.0, False, "take_over"),
-    ("waiting", "armed", 31.0, True, "take_over"),
+    ("waiting", "armed", 31.0, True, "succeed"),
     ("waiting", "armed", 31.0, False, "wait"),
     ("waiting", "go", 31.0, True, "wait"),
     ("waiting", "go", 31.0, False, "wait"),
@@ -347,8 +347,12 @@ def test_whatever_is_found(
     decision = next_step(was, seen, wanted=wanted, on_disk=disk, releases=releases)
     # nothing of its own is begun beside an activator that lives, or may live
     if seen.activator is not False and step not in ENDS:
-        assert decision.act in ("wait", "take_over", "refuse")
+        assert decision.act in ("wait", "take_over", "succeed", "refuse")
         assert decision.clean is None
+    # the job may have heard a signal: nobody waits for its end then, unless that one does
+    if decision.act in ("take_over", "succeed"):
+        assert (decision.act == "succeed") == (was.order == "armed")
+        assert not decision.torn
     if decision.act == "take_over":
         assert step == "waiting"
     # a way back is a release that is kept whole somewhere
@@ -386,7 +390,7 @@ def test_an_interrupted_restart_is_not_done_once_more(step: Step) -> None:
 
 def test_who_said_that_he_leaves_is_not_waited_for() -> None:
     alone = replace(state("waiting", "armed"), alone=True)
-    for runs, act in ((True, "take_over"), (False, "wait")):
+    for runs, act in ((True, "succeed"), (False, "wait")):
         decision = next_step(
             alone, Seen(True, runs, beat_s=1.0), wanted={}, on_disk={}, releases=RELEASES
         )

@@ -23,7 +23,7 @@ MIB = 1 << 20
 NEW = File("train.py", "a" * 64, 1000, 0o644)
 OLD = There("/root/train.py", "file", "/root/train.py", size=900, mode=0o600, uid=0, gid=0)
 ROOM = Directory("/root", True, "/root", writable=True, free=10 * MIB, inodes=500, uid=0)
-GOOD = Survey("3.11.2", True, 0, ROOM, (ROOM,), (OLD,), ())
+GOOD = Survey("3.11.2", True, 0, ROOM, (ROOM,), (OLD,))
 
 
 def said(survey: Survey, *files: File) -> str:

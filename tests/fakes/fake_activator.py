@@ -229,7 +229,8 @@ class FakeActivator:
         self.host, self.spec = host, spec
         argv = ("python3", "-I", f"{BASE}/activate.py", "spec.json")
         self.proc = host.add(Proc(host.new_pid(), 1000, argv))
-        self.armed_at: float | None = None
+        # as the one was whose place it takes
+        self.armed_at = host.clock.now() if spec.get("succeeds") else None
         self.alone, self.why = False, ""
         self.launched_at = 0.0
         self.root: Proc | None = None

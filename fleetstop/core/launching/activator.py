@@ -61,7 +61,7 @@ class ActivatorSpec(Struct, frozen=True):
     `more`: words for whoever carries the trainer, by
     the name of the launch they are for. `resumes`: by that name, the words to resume that it knows,
     checkpoint or not. `wish`: of what was asked, a word that the same command
-    gives again."""
+    gives again. `succeeds`: the run whose activator waits there, armed, and is relieved."""
 
     run: str
     base: str
@@ -88,6 +88,7 @@ class ActivatorSpec(Struct, frozen=True):
     resume: Resume | None = None
     resumes: dict[str, tuple[str, ...]] = {}
     wish: str | None = None
+    succeeds: str | None = None
 
     def text(self) -> str:
         """As activate.py reads it; the environments in it may hold secrets: its file is 0600."""

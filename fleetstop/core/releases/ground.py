@@ -42,12 +42,14 @@ class Found(Struct, frozen=True):
     tools: str | None = None
     tried: dict[str, str] = {}
     order: str | None = None
+    stages: tuple[str, ...] = ()
 
 
 class Ground(Struct, frozen=True):
     """The same, read. `broken`: what was there and says nothing; of releases only a finding.
     `tools`: the directory for our scripts, which only we may write to. `tried`: by release.
-    `order`: what the activator was told last, its run and a word."""
+    `order`: what the activator was told last, its run and a word. `stages`: the runs whose stages
+    lie there."""
 
     state: State | Broken | None
     activator: bool | None
@@ -62,6 +64,7 @@ class Ground(Struct, frozen=True):
     broken: tuple[str, ...] = ()
     tried: dict[str, Tried] = {}
     order: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
 
     def began(self, tree: ProcessTree, start: int) -> float:
         """When a process of this start began, seconds since the epoch by the clock that files are
@@ -95,4 +98,5 @@ def ground(found: Found, base: str) -> Ground:
         tried=with_state(known, state if isinstance(state, State) else None),
         broken=tuple(each.sentence for each in parsed.values() if isinstance(each, Broken)),
         order=tuple((found.order or "").split()[:2]),
+        stages=found.stages,
     )

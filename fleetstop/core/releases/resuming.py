@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from fleetstop.core import redact
@@ -18,7 +19,7 @@ from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import some
 from fleetstop.core.spelling import plain
 
-Act = Literal["anew", "take_over", "wait", "already_done", "confirm", "refuse"]
+Act = Literal["anew", "succeed", "take_over", "wait", "already_done", "confirm", "refuse"]
 
 
 class Seen(Struct, frozen=True):
@@ -42,7 +43,8 @@ class Seen(Struct, frozen=True):
 class Decision(Struct, frozen=True):
     """What is done next, and why.
 
-    `anew`: the whole pipeline; `take_over`: order the waiting activator of `run` to cancel, wait
+    `anew`: the whole pipeline; `succeed`: so too, and the activator of `run`, armed, waits on
+    until ours takes its place; `take_over`: order the waiting activator of `run` to cancel, wait
     until its state says so, look again; `wait`: until the state moves, look again; `confirm`: what
     was launched runs, only its health is left to see; `refuse`: nothing, `sentence` says why.
     `clean`: the run whose temporary files and stage are removed first. `before`: the kept release
@@ -81,7 +83,7 @@ def next_step(
         if seen.activator is None:
             return Decision("refuse", f"could not see whether {_activator(state)} lives", state.run)
         if seen.activator:
-            return _beside_a_living_one(state, seen)
+            return _beside_a_living_one(_There(state, seen, wanted, on_disk, releases))
     if seen.family is None:
         return Decision("refuse", "could not see whether the job runs", state.run)
     there = _There(state, seen, wanted, on_disk, releases)
@@ -155,7 +157,8 @@ class _There:
         return f"{some(other)} on disk is not that of release {release}: changed by hand"
 
 
-def _beside_a_living_one(state: State, seen: Seen) -> Decision:
+def _beside_a_living_one(there: _There) -> Decision:
+    state, seen = there.state, there.seen
     run, who = state.run, _activator(state)
     if state.step != "waiting":
         return Decision("wait", f"{who} is at it: {_SAID[state.step]}", run)
@@ -170,7 +173,13 @@ def _beside_a_living_one(state: State, seen: Seen) -> Decision:
         return Decision("refuse", "could not see whether the job runs", run)
     if state.order == "armed" and not seen.family:
         return Decision("wait", f"the job has ended, and {who} goes on by itself", run)
-    return Decision("take_over", f"{who} waits for a client that is gone", run)
+    waits = f"{who} waits for a client that is gone"
+    if state.order != "armed":
+        return Decision("take_over", waits, run)
+    # the job may have heard a signal: while nobody waited for its end, nobody would start it again
+    why = f"{waits}: it waits on for the job's end until this run's own takes its place"
+    anew = there.anew(why, state.running, state.before)
+    return msgspec.structs.replace(anew, act="succeed", clean=None)
 
 
 def _after_an_end(there: _There) -> Decision:

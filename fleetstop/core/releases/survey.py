@@ -52,7 +52,7 @@ class Directory(Struct, frozen=True):
 
 class Survey(Struct, frozen=True):
     """`around`: the directories, there already, next to which each file lands. `uid`: as whom we
-    look. `stages`: the runs whose stages lie there. `unpacks`: it takes files with a question."""
+    look. `unpacks`: it takes files with a question."""
 
     python: str
     tar: bool
@@ -60,7 +60,6 @@ class Survey(Struct, frozen=True):
     dest: Directory
     around: tuple[Directory, ...]
     files: tuple[There, ...]
-    stages: tuple[str, ...]
     unpacks: bool = False
 
 

@@ -4,8 +4,8 @@
     PYTHON -I BASE/activate.py --clean BASE RUN
 
 Runs where the trainer runs, on the job's own interpreter (3.6 or later), detached, and sends no
-signal, ever. course.py, client.py, swap.py, trainer.py, rehearse.py, aside.py, saves.py,
-matches.py, wary.py and supervise.py have to lie beside it.
+signal, ever. course.py, client.py, record.py, relief.py, swap.py, trainer.py, rehearse.py,
+aside.py, saves.py, matches.py, wary.py and supervise.py have to lie beside it.
 SPEC.json, which holds secrets, is removed as soon as it is read:
 
     schema 1, run, base, dest    run is a name; base = BASE, which only we may write to; dest holds
@@ -35,19 +35,22 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
                                  launch_old; may lack), "launch" and "launch_old": [words before
                                  them, words behind], or null: it is started as it is}
     resumes                      {"launch", "launch_old": words to resume that it knows}; may lack
+    succeeds                     may lack, or null: a run whose activator waits here, armed, for a
+                                 client that is gone. Once all is prepared its place is taken, and
+                                 this one is armed from then on
 
 One line on stdout: `waiting PID START` (exit 0), or `failed SENTENCE` (exit 1), and then all is as
 it was. It hears the client by two files in BASE: `order`, one line `RUN WORD`, replaced by rename,
 and `beat`, touched every 5 s. Behind WORD may stand `alone`: the client leaves, and is not waited
 for; and why, in words. While it waits: `armed` (a signal may be sent from now on), `go` (the
-old run is gone), `cancel`. Once launched: `done` (healthy), `unwell` (it is not, and is about to be
-ended), `back` (what was launched is ended by now), `keep` (unhealthy, and left as it is), `leave`
-(somebody stops the job, and nothing is to come after it). A client
-that is silent for stale_s has left: if it never armed, nothing is done; armed, it goes on as soon
-as `gone` are gone, for which it waits patience_s; launched, it judges by `health`, and leaves
-running what lives. It goes on from the newest complete checkpoint then, which it looks for itself;
-where it cannot, from the known one. What it was told is unwell it never calls healthy: it waits for
-its end for up to two minutes more, and leaves it as unhealthy.
+old run is gone), `cancel`, `yield` (from whoever takes its place). Once launched: `done`
+(healthy), `unwell` (it is not, and is about to be ended), `back` (what was launched is ended by
+now), `keep` (unhealthy, and left as it is), `leave` (somebody stops the job, and nothing is to come
+after it). A client that is silent for stale_s has left: if it never armed, nothing is done; armed,
+it goes on as soon as `gone` are gone, for which it waits patience_s; launched, it judges by
+`health`, and leaves running what lives. It goes on from the newest complete checkpoint then, which
+it looks for itself; where it cannot, from the known one. What it was told is unwell it never calls
+healthy: it waits for its end for up to two minutes more, and leaves it as unhealthy.
 
 BASE/state.json, replaced by rename, 0644, without secrets:
 
@@ -92,8 +95,9 @@ def _beside(name: str) -> Any:
 if TYPE_CHECKING:
     from fleetstop.remote.scripts import course, swap, trainer, wary
 else:
-    _ALL = "wary supervise saves matches aside client rehearse trainer swap course".split()
-    wary, _, _, _, _, _, _, trainer, swap, course = map(_beside, _ALL)
+    _FIRST = "wary supervise saves matches aside client record rehearse trainer swap relief course"
+    _ALL = {name: _beside(name) for name in _FIRST.split()}
+    wary, trainer, swap, course = map(_ALL.get, "wary trainer swap course".split())
 
 Json = Dict[str, Any]
 UNSEEN = contextlib.suppress(OSError, wary.Refused)

@@ -5,17 +5,17 @@ Knows how to talk with the client; how files are replaced and trainers started i
 """
 
 import contextlib
-import datetime
-import json
 import os
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import aside, client, swap, trainer, wary
+    from fleetstop.remote.scripts import aside, client, record, relief, swap, trainer, wary
 else:
     import aside  # activate.py has loaded them from beside itself
     import client
+    import record
+    import relief
     import swap
     import trainer
     import wary
@@ -26,7 +26,6 @@ LEAVE_S = 10.0  # so long what was launched may still be seen after the order `b
 UNWELL_S = 120.0  # so long what is unwell may take to end once its client has left
 SETTLE_S = 1.0  # so long its supervisor may take to leave after it
 TRIES_S = 600  # so long the last state is tried to be written, once a second
-ROOM = 4096
 UNSEEN = contextlib.suppress(OSError, wary.Refused)
 
 
@@ -49,6 +48,8 @@ class Activation:
         self.was = {}  # type: Json
         self.resume = spec.get("resume") or {}  # type: Json
         self.state.update(checkpoint=self.resume.get("known"), alone=False, wish=spec.get("wish"))
+        self.record = record.Record(self.base, self.state)
+        self.say = self.record.say
         self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
         self._lives_on = None  # type: Optional[str]
 
@@ -69,18 +70,24 @@ class Activation:
 
     def prepare(self) -> None:
         """All or nothing, while the old run trains."""
-        other = self.base.said(b"state.json")
-        if other and not other["ended_at"] and trainer.alive(other["activator"]):
-            raise wary.Refused(f"run {other['run']} is at it: {other['step']}")
+        other = relief.Relief(self.base, self.spec)
+        other.check()
+        other.inherit(self.swap.litter.told["made"])
         try:
             self.swap.prepare()
             for each in filter(None, (self.new, self.old)):
                 self._rehearse(each)
                 each.make_room()
-            self.was = self._as_before(other)
-            self._write("waiting", **self._runs())
+            self.was = self._as_before(other.other)
+            runs = self._runs()
+            if other.take():
+                self.client.word = "armed"
+                self.say("waiting", order="armed", **runs)
+            else:
+                self.record.write("waiting", **runs)
         except BaseException:
-            self._no_room()
+            if not other.lives():  # else that room is its
+                self.record.no_room()
             self._try_to(self.swap.clean)
             raise
 
@@ -94,11 +101,14 @@ class Activation:
         """Whether all that has to be gone is gone; else it has ended, and all is as it was."""
         alone = None  # type: Optional[float]
         while True:
-            if self.client.look("armed go cancel", HEED_S):
+            if self.client.look("armed go cancel yield", HEED_S):
                 self.say("waiting", order=self.client.word, alone=self.client.gone_s() >= 0)
             word, silent = self.client.word, self.client.gone_s() >= 0
             if word == "cancel":
                 return self._leave("cancelled", "the client cancelled it")
+            if word == "yield":
+                self.swap.made_before = False  # it is the way back of whoever came for it
+                return self._leave("cancelled", "another run took its place")
             if not silent and word != "go":
                 alone = None
                 continue
@@ -305,43 +315,15 @@ class Activation:
         if step == "unhealthy":
             self.findings += self.swap.tried(self.swap.release, "failed", more.get("reason"))
         self._try_to(self.swap.litter.remove)
-        self.state["ended_at"] = _now()
+        self.state["ended_at"] = record.now()
         for _ in range(TRIES_S):
             if self.say(step, **more):
                 break
             time.sleep(1)
-        self._no_room()
-
-    def _no_room(self) -> None:
-        with UNSEEN:
-            os.unlink(self.base.at(b"state.json.new"))
+        self.record.no_room()
 
     def _try_to(self, tidy: Callable[[], None]) -> None:
         try:
             tidy()
         except (OSError, wary.Refused) as error:
             self.findings.append(f"something is left lying about: {wary.told(error)}")
-
-    def say(self, step: str, **more: Any) -> bool:
-        """A state that cannot be told does not hold up what it tells of."""
-        try:
-            self._write(step, **more)
-        except (OSError, wary.Refused):
-            return False
-        return True
-
-    def _write(self, step: str, **more: Any) -> None:
-        """By rename, and into room that was taken before."""
-        self.state.update(step=step, at=_now(), **more)
-        new, path = self.base.at(b"state.json.new"), self.base.at(b"state.json")
-        with wary.doing("write", path):
-            wary.fill(new, json.dumps(self.state).encode("ascii") + b"\n")
-            os.rename(new, path)
-            with self.base.folder(b"") as here:
-                os.fsync(here)
-        with UNSEEN:
-            wary.fill(new, b" " * ROOM)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")

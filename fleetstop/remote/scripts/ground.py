@@ -6,9 +6,8 @@ Standard library, Python >= 3.6. What `ask` may be:
 names     {"there", "may"}: real names, of `there` those that exist, of `may` as far as they do
 ground    {"base", "dest", "wanted"}: the activator's state, whether it lives, what it was told
           last, how long ago its client was heard, the kept releases and how they did, SHA-256 of
-          what lies at these places and at those of every release, times of change, the time, and
-          what the
-          supervisor of the last start recorded
+          what lies at these places and at those of every release, times of change, the time, the
+          runs whose stages lie there, and what the supervisor of the last start recorded
 contents  {"paths", "most"}: the bytes of plain files up to so many, in base64
 """
 
@@ -146,6 +145,7 @@ def ground(asked: Said) -> Said:
         "changed": changed,
         "touched": touched,
         "last": last(base, started.get("mark")),
+        "stages": [text(name[6:]) for name in listed(base) if name.startswith(b"stage-")],
         "tools": text(tools(base)),
         "now": time.time(),
         "up": up(),

@@ -3,7 +3,7 @@
 The job's own Python gets it as text: one question as JSON on stdin, its answer as JSON on stdout.
 Standard library, Python >= 3.6. What `ask` may be:
 
-survey  {"base", "dest", "files": [{"path", "size", "sha256"}]}: what is there now. Changes nothing.
+survey  {"dest", "files": [{"path", "size", "sha256"}]}: what is there now. Changes nothing.
 prove   {"stage", "files": [{"rel", "size", "sha256"}]}: whether what came is what was sent, and
         whether this interpreter can compile it; writes no pyc.
 fill    the same, with {"pairs": [[from, rel, mode]], "sent": [[rel, size, mode]], "packed"} before:
@@ -125,17 +125,8 @@ def nearest(path: bytes) -> bytes:
     return above
 
 
-def stages(base: bytes) -> List[str]:
-    """The runs whose stages lie here."""
-    try:
-        names = sorted(os.listdir(base))
-    except OSError:
-        return []
-    return [text(name[6:]) for name in names if name.startswith(b"stage-")]
-
-
 def survey(asked: Said) -> Said:
-    nobody, dest, base = unmapped(), raw(asked["dest"]), raw(asked["base"])
+    nobody, dest = unmapped(), raw(asked["dest"])
     around = {nearest(raw(each["path"])) for each in asked["files"]}
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -145,7 +136,6 @@ def survey(asked: Said) -> Said:
         "dest": directory(dest, nobody),
         "around": [directory(each, nobody) for each in sorted(around)],
         "files": [placed(each, nobody) for each in asked["files"]],
-        "stages": stages(base),
     }
 
 
