@@ -22,7 +22,7 @@ from fleetstop.core.launching.ended import Born, last_death, parse_record
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
-from fleetstop.core.releases.home import base_in, base_of, home
+from fleetstop.core.releases.home import base_in, bases_above, dest_of, home
 from fleetstop.core.releases.manifest import Release, parse_release
 from fleetstop.core.releases.sighting import Beside, imported, parse_code
 from fleetstop.core.releases.standing import NewerCode, Runs, newer_code, running_release
@@ -200,7 +200,7 @@ async def _against(
         return newer, running_release((), {}, newer=newer, state=state, trainer=who)
     disk = await _on_disk(scope, tree, base, manifest)
     if who is not None:
-        dest = posixpath.dirname(posixpath.dirname(base))
+        dest = dest_of(base)
         same = {posixpath.join(dest, r) for r, sha in manifest.hashes.items() if disk.get(r) == sha}
         newer = _newer(runs, beside, began, same)
     return newer, running_release((manifest,), disk, newer=newer, state=state, trainer=who)
@@ -218,7 +218,7 @@ async def _on_disk(scope: Scope, tree: ProcessTree, base: str, manifest: Release
     files = manifest.files
     if len(files) > _HASHED_MOST or sum(each.size for each in files) > _HASHED_BYTES:
         files = tuple(e for e in files if e.rel.endswith(".py"))[:_HASHED_MOST]
-    dest = posixpath.dirname(posixpath.dirname(base))
+    dest = dest_of(base)
     words = tuple(posixpath.join(dest, each.rel) for each in files)
     answer = await _ask(scope, tree, "sums", words)
     sums = [line.split()[0].decode("ascii", "replace") for line in answer.data.splitlines() if line]
@@ -262,21 +262,26 @@ def _lives(tree: ProcessTree, who: Born | Started | None) -> bool:
 def _state(
     beside: Beside, tree: ProcessTree, family: Family | None
 ) -> tuple[State | Broken | None, str]:
-    """The state of this job's activation and its base; of several that of what runs."""
+    """The state of this job's activation and its base; of several that of what runs, or of one that
+    is at work, else the latest."""
     read = [(parse_state(data, f"{base}/state.json"), base) for base, data in beside.states.items()]
-    for state, base in read:
-        if family is not None and isinstance(state, State) and _started(state, family):
-            return state, base
-    return read[0] if read else (None, "")
+
+    def weight(one: tuple[State | Broken, str]) -> tuple[bool, bool, str]:
+        state, _ = one
+        if not isinstance(state, State):
+            return False, False, ""
+        its = family is not None and _started(state, family) is not None
+        return its, _lives(tree, state.activator) and not state.ended, state.at or ""
+
+    return max(read, key=weight, default=(None, ""))
 
 
 def _bases(job: Job, asked: Iterable[str], tree: ProcessTree) -> Iterator[str]:
     """Where its records may lie, the likeliest first."""
     places = [_said(job), home(job)]
-    for path in asked:
-        places += [posixpath.dirname(path), posixpath.dirname(posixpath.dirname(path))]
-    found = [base_of(each, job) for each in places if each is not None and each.startswith("/")]
-    return iter(dict.fromkeys((*found, *_activators(job, tree))))
+    said = [posixpath.join(each, "-") for each in places if each is not None]
+    found = [base for path in (*said, *asked) for base in bases_above(path, job)]
+    return iter(dict.fromkeys((*_activators(job, tree), *found)))
 
 
 def _said(job: Job) -> str | None:

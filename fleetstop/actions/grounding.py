@@ -24,9 +24,10 @@ from fleetstop.core.launching.older import Saves
 from fleetstop.core.launching.outermost import owners
 from fleetstop.core.process import Process
 from fleetstop.core.redact import brief
-from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
+from fleetstop.core.releases.destination import Loaded, loaded, paths_asked, roots_asked
 from fleetstop.core.releases.ground import Contents, Found, Ground, Names
 from fleetstop.core.releases.ground import ground as read
+from fleetstop.core.releases.home import base_of, home
 from fleetstop.core.saves.checkpoint import Listing, checkpoints
 from fleetstop.errors import Refused
 
@@ -75,15 +76,36 @@ def python_of(job: Job, now: Running | None) -> str:
     return found or of_words(job.launch.run if job.launch is not None else ()) or USUAL
 
 
+class Loads(Struct, frozen=True):
+    """`runs`: what the trainer runs; `real`: real names; `home`: the directory where the last
+    activation of this job is on record, above what runs or what the inventory names."""
+
+    runs: tuple[Loaded, ...]
+    real: dict[str, str]
+    home: str | None = None
+
+
 async def what_it_loads(
     scope: Scope, python: str, now: Running | None, also: Iterable[str | None]
-) -> tuple[tuple[Loaded, ...], dict[str, str]]:
-    """What the trainer runs, and the real names of it and of `also`."""
+) -> Loads:
+    """With the real names of it and of `also`."""
+    job = scope.target.job
+    assert job is not None
     there = paths_asked(now.trainer) if now is not None else ()
-    may = [each for each in also if each is not None and each.startswith("/")]
-    question = {"ask": "names", "there": list(there), "may": may}
-    real = (await ask(scope, python, question, Names, 0, _SCRIPT)).real
-    return (loaded(now.trainer, real) if now is not None else ()), real
+    roots = roots_asked(now.trainer) if now is not None else ()
+    may = [each for each in (*also, *roots) if each is not None and each.startswith("/")]
+    said = home(job)
+    question = {
+        "ask": "names",
+        "there": list(there),
+        "may": may,
+        "own": base_of("", job),
+        "from": [said] if said is not None and said.startswith("/") else [],
+    }
+    names = await ask(scope, python, question, Names, 0, _SCRIPT)
+    newest = max(names.homes, key=lambda each: names.homes[each], default=None)
+    runs = loaded(now.trainer, names.real) if now is not None else ()
+    return Loads(runs, names.real, newest)
 
 
 async def ground(scope: Scope, python: str, base: str, dest: str, wanted: Iterable[str]) -> Ground:

@@ -34,8 +34,8 @@ async def ran_last(scope: Scope) -> str | None:
         return None
     python = python_of(job, None)
     try:
-        _, real = await what_it_loads(scope, python, None, (found,))
-        dest = real.get(found, found)
+        loads = await what_it_loads(scope, python, None, (found,))
+        dest = loads.home or loads.real.get(found, found)
         there = await ground(scope, python, base_of(dest, job), dest, ())
     except (CouldNotLook, DeployFailed):
         return None

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from fleetstop.actions.awaiting import at_work
 from fleetstop.actions.errand import Errand
-from fleetstop.actions.grounding import Running, ground, what_it_loads
+from fleetstop.actions.grounding import Loads, Running, ground, what_it_loads
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core.adopting.stanza import deploy_line
 from fleetstop.core.inventory import Job
 from fleetstop.core.launching.activation import State
-from fleetstop.core.releases.destination import Destination, Loaded
+from fleetstop.core.releases.destination import Destination
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
-from fleetstop.core.releases.home import base_of, code_of, home
+from fleetstop.core.releases.home import base_in, base_of, code_of, dest_of, home
 from fleetstop.core.releases.landing import came_with, differing, tells_all, to_go_back_to
 from fleetstop.core.releases.manifest import Release, release_id, told_argv
 from fleetstop.core.releases.payload import File, some
@@ -187,7 +188,12 @@ async def lot_of(
     configured = job.deploy.dest if job.deploy is not None else None
     configured = code_of(job) if now is None else configured
     also = (configured, errand.to, job.checkpoints, home(job))
-    runs, real = await what_it_loads(scope, python, now, also)
+    loads = await what_it_loads(scope, python, now, also)
+    runs, real = loads.runs, loads.real
+    who = at_work(scene.tree, job)
+    base = base_in(who.argv or ()) if who is not None else None
+    records = dest_of(base) if base is not None else loads.home
+    said = errand.to or (job.deploy.dest if job.deploy is not None else None)
     if errand.payload is not None:
         place = destination(
             errand.payload,
@@ -196,15 +202,24 @@ async def lot_of(
             asked=errand.to,
             real=real,
             checkpoints=job.checkpoints,
+            home=records if said is None else None,
         )
         lot = Lot(scope, scene, now, python, place.dest)
         lot.place, lot.files = place, place.payload.files
     else:
-        lot = Lot(scope, scene, now, python, _home(job, runs, real))
+        lot = Lot(scope, scene, now, python, _home(job, loads, records))
+    if who is not None and base is not None and base != lot.base:
+        other, name = plain(dest_of(base)), scope.target.name
+        raise Refused(
+            f"the activator {who.pid} of an earlier run is at work in {other}, and this would be in"
+            f" {plain(lot.dest)}",
+            hint=f"{scope.run.typed('status', name)} tells how that comes out",
+        )
     if any(each < " " or each == "\x7f" for each in lot.base):  # no answer tells such a path again
         raise Refused(f"the name of {plain(lot.dest)} holds a control character: not deployed to")
     said = configured if errand.payload is not None else home(job)
-    lot.placed = said is not None and real.get(said, said) == lot.dest
+    # below that it is found again
+    lot.placed = said is not None and within(real.get(said, said), lot.dest)
     await lot.read()
     if errand.command == "rollback":
         lot.source = _source(lot, errand.release)
@@ -220,11 +235,18 @@ async def lot_of(
     return lot
 
 
-def _home(job: Job, runs: tuple[Loaded, ...], real: dict[str, str]) -> str:
+def within(path: str, directory: str) -> bool:
+    return f"{path.rstrip('/')}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def _home(job: Job, loads: Loads, records: str | None) -> str:
+    real = loads.real
     if job.deploy is not None and job.deploy.dest is not None:
         return real.get(job.deploy.dest, job.deploy.dest)
-    if len({each.root for each in runs}) == 1:
-        return runs[0].root
+    if records is not None:
+        return records
+    if len({each.root for each in loads.runs}) == 1:
+        return loads.runs[0].root
     found = home(job)
     if found is None:
         raise Refused(

@@ -11,7 +11,7 @@ from fleetstop.actions import lastly
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.bringing import Bringing, bring
 from fleetstop.actions.errand import Command
-from fleetstop.actions.grounding import Running
+from fleetstop.actions.grounding import Loads, Running
 from fleetstop.actions.locate import locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.origins import Began
@@ -49,8 +49,8 @@ def hint(
     names = {each[7]: each for each in (A, B, C)}
     known = {names[day[1]]: each for day, each in tried.items()}
 
-    async def loads(*_: Any) -> tuple[tuple[Any, ...], dict[str, str]]:
-        return (), {}
+    async def loads(*_: Any) -> Loads:
+        return Loads((), {})
 
     async def ground(*words: Any) -> Ground:
         assert words[2:4] == (BASE, "/root")

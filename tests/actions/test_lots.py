@@ -12,6 +12,7 @@ from fleetstop import events as e
 from fleetstop.actions import lots
 from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.errand import Errand
+from fleetstop.actions.grounding import Loads
 from fleetstop.actions.locate import locate
 from fleetstop.actions.lots import Lot, lot_of
 from fleetstop.core.inventory import Deploy, Job, Launch
@@ -24,7 +25,7 @@ from fleetstop.errors import Refused
 from tests.actions.stage import JOB, Stage, job, target
 from tests.actions.test_going_on import ERRAND
 from tests.fakes.fake_activator import BASE
-from tests.fakes.fake_host import FakeHost, a_job
+from tests.fakes.fake_host import FakeHost, Proc, a_job
 
 EMPTY = Ground(
     state=None, activator=None, beat_s=None, releases={}, on_disk={}, changed={}, last=None,
@@ -38,11 +39,13 @@ def found(
     aim: Job,
     runs: tuple[Loaded, ...] = IN_ROOT,
     asked: Errand = ERRAND,
+    home: str | None = None,
+    at_work: str | None = None,
 ) -> tuple[Lot, Stage]:
     """Of a job that runs from there."""
 
-    async def loads(*_: Any) -> tuple[tuple[Loaded, ...], dict[str, str]]:
-        return runs, {"/link": "/root"}
+    async def loads(*_: Any) -> Loads:
+        return Loads(runs, {"/link": "/root"}, home)
 
     async def ground(*_: Any) -> Ground:
         return EMPTY
@@ -51,6 +54,10 @@ def found(
     monkeypatch.setattr(lots, "ground", ground)
     host = FakeHost()
     a_job(host)
+    if at_work is not None:
+        base = f"{at_work.rstrip('/')}/.fleetstop/train"
+        argv = ("python3", "-I", f"{base}/activate.py", f"{base}/stage-7f3a/spec.json")
+        host.add(Proc(4000, 1000, argv))
     stage = Stage(host, aim=target(job=aim))
 
     async def story() -> Lot:
@@ -91,6 +98,19 @@ def test_a_way_back_that_would_be_refused_as_typed_says_what_has_to_be_said_firs
 RAN = Origin(
     id=ProcessId(10, 1), argv=("bash", "/root/run.sh", "--gpus", "0"), cwd="/root", exe="/bin/bash"
 )
+
+
+def test_its_records_are_where_the_last_activation_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory was sent beside that of the code: `restart` knows nothing of it."""
+    lot, _ = found(monkeypatch, JOB, home="/srv")
+    assert (lot.dest, lot.base) == ("/srv", "/srv/.fleetstop/train")
+    lot, _ = found(monkeypatch, JOB, home="/srv", at_work="/")
+    assert lot.dest == "/"
+    named = job(deploy=Deploy(dest="/root"))
+    lot, _ = found(monkeypatch, named, home="/srv", at_work="/root")
+    assert lot.dest == "/root"
+    with pytest.raises(Refused, match="an earlier run is at work in /srv, and this would be in /r"):
+        found(monkeypatch, named, at_work="/srv")
 
 
 def test_where_it_is_not_known_at_all_a_path_is_only_an_example(

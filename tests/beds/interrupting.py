@@ -47,6 +47,7 @@ class Case:
         self.text = versions.GOOD
         self.words: list[str] = []
         self.more = ""
+        self.named: list[str] = []  # what is sent, where it is not train.py and what is beside it
         self.job: Started
         self.client: Running | None = None
         self._laptops = 0
@@ -72,7 +73,7 @@ class Case:
             if not path.exists():
                 path.write_bytes(name.encode() + bytes(size))
         names = ["train.py", *(f"{name}.bin" for name in self._extra)]
-        files = [str(sources / name) for name in names]
+        files = self.named or [str(sources / name) for name in names]
         return [*files, *words, *self.words]
 
     def _inventory(self, proxy: Proxy | None, laptop: Path) -> Path:
@@ -83,6 +84,11 @@ class Case:
         path = laptop / "fleet.yaml"
         path.write_text(f"{text[: text.index('containers:')]}{body}      train:\n        {job}\n")
         return path
+
+    def by_hand(self, command: str) -> Ran:
+        """Another command, by somebody whose connection nobody touches."""
+        inventory = self._inventory(None, self.where)
+        return self.box.finish(self.box.popen(command, self.box.name, inventory=inventory))
 
     def popen(self, *words: str, proxy: Proxy | None = None) -> Running:
         """Typed at a laptop that knows nothing of any other, by somebody else."""

@@ -192,6 +192,31 @@ def the_next_one_dies_too_once_its_own_waits(case: Case) -> None:
 
 
 @step
+def another_command_after_a_directory_was_sent(case: Case) -> None:
+    """That was sent beside another one, so that its records lie above the code; what waits there
+    is not started beside what a restart starts."""
+    inner = case.root / "app"
+    inner.mkdir()
+    (case.root / "train.py").rename(inner / "train.py")
+    words = "cd /root/app && exec setsid python3 -u train.py --save-seconds 12"
+    raw = f"({words}) >/workspace/train.log 2>&1 </dev/null &"
+    case.job = case.box.start(raw, how="raw", trainers=1, seconds=60)
+    for name, text in (("app/train.py", versions.GOOD), ("conf/a.yaml", "x: 1")):
+        file = case.where / "both" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    case.named = [str(case.where / "both" / name) for name in ("app", "conf")]
+    case.interrupted(lambda: case.heard() == 1)
+    ran = case.by_hand("restart")
+    assert ran.code == 0, ran.people
+    assert ran.signals == []
+    time.sleep(STALE_S + 5.0)
+    assert len(case.trainers()) == 1
+    assert case.heard() == 1
+    until(lambda: not case.activators(), 10.0)
+
+
+@step
 def the_old_one_gone_and_nothing_said(case: Case) -> None:
     case.start("--save-seconds", "0.5")
     case.interrupted(lambda: case.order == "armed" and not lives(case.job))

@@ -130,8 +130,9 @@ def test_a_job_that_is_a_module(box: Bed, tmp_path: Path) -> None:
     app = inside.at("/workspace/app")
     (app / "pkg/__init__.py").write_text("")
     (app / "pkg/train.py").write_text(versions.TRAINER.read_text())
+    inside.run("ln", "-s", "app", "/workspace/current")
     job = box.start(
-        "cd /workspace/app && setsid -f python3 -u -m pkg.train --save-seconds 0.2"
+        "cd /workspace/current && setsid -f python3 -u -m pkg.train --save-seconds 0.2"
         " >/workspace/train.log 2>&1 </dev/null",
         how="raw", trainers=1, seconds=60,
     )  # fmt: skip
@@ -149,6 +150,15 @@ def test_a_job_that_is_a_module(box: Bed, tmp_path: Path) -> None:
     assert (app / "pkg/train.py").read_text() == versions.GOOD
     assert (app / "pkg/model.py").read_text() == "x = 2\n"
     assert "version good" in log(box)
+    # a directory that is sent whole: what is asked next finds what is kept
+    (src / "train.py").write_text(versions.RESUMED)
+    ran = redeploy(box, str(src), inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert (app / "pkg/train.py").read_text() == versions.RESUMED
+    ran = ask(box, "rollback", inventory=inventory)
+    assert ran.code == 0, ran.people
+    assert (app / "pkg/train.py").read_text() == versions.GOOD
+    assert [each.parent for each in app.parent.rglob(".fleetstop")] == [app]
     stops_by_one_int(box, inventory)
 
 

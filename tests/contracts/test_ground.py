@@ -69,6 +69,37 @@ def test_who_is_not_root_keeps_them_beside_the_rest(place: Path) -> None:
     assert tools(place, NOBODY) == "beside"
 
 
+def asked(question: dict[str, Any]) -> dict[str, Any]:
+    done = subprocess.run(
+        [PYTHON, "-I", "-c", SCRIPT.read_text()],
+        input=json.dumps(question).encode(), capture_output=True, check=True,
+    )  # fmt: skip
+    return dict(json.loads(done.stdout))
+
+
+def test_the_records_above_a_file_are_found_where_only_we_could_write_them(place: Path) -> None:
+    code = place / "app/src"
+    code.mkdir(parents=True)
+    (code / "train.py").write_text("")
+    (place / "link.py").symlink_to(code / "train.py")
+    for number, each in enumerate((place, place / "app", code)):
+        base = each / ".fleetstop/train"
+        base.mkdir(parents=True)
+        (base / "state.json").write_text("{}")
+        os.utime(base / "state.json", (1000 + number, 1000 + number))
+    question: dict[str, Any] = {
+        "ask": "names", "there": [str(place / "link.py")], "may": [], "own": ".fleetstop/train",
+        "from": [],
+    }  # fmt: skip
+    assert asked(question)["homes"] == {str(place): 1000, str(place / "app"): 1001, str(code): 1002}
+    (code / ".fleetstop/train").chmod(0o777)
+    (place / "app/.fleetstop/train/state.json").unlink()
+    (place / "app/.fleetstop/train/state.json").symlink_to(place / ".fleetstop/train/state.json")
+    assert asked(question)["homes"] == {str(place): 1000}
+    none = {**question, "there": [], "from": [str(code)]}
+    assert asked(none)["homes"] == {str(place): 1000}
+
+
 def test_how_a_release_did_comes_with_its_manifest_and_whose_stages_lie_there(place: Path) -> None:
     base = place / ".fleetstop/train"
     for name in ("stage-7f3a", "stage-dead"):
@@ -79,11 +110,7 @@ def test_how_a_release_did_comes_with_its_manifest_and_whose_stages_lie_there(pl
         if note is not None:
             (base / "releases" / name / "tried.json").write_text(note)
     question = {"ask": "ground", "base": str(base), "dest": str(place), "wanted": []}
-    done = subprocess.run(
-        [PYTHON, "-I", "-c", SCRIPT.read_text()],
-        input=json.dumps(question).encode(), capture_output=True, check=True,
-    )  # fmt: skip
-    told = json.loads(done.stdout)
+    told = asked(question)
     assert (set(told["releases"]), told["tried"]) == (
         {"one", "two"},
         {"one": '{"healthy": "2026"}'},

@@ -10,6 +10,7 @@ from fleetstop.core.releases.destination import (
     loaded,
     paths_asked,
     real_name,
+    roots_asked,
     settle,
 )
 from fleetstop.core.releases.payload import File, Payload, assembled
@@ -109,15 +110,17 @@ LANDS = [
     (["train.py", "dflash_model.py", "configs/a.yaml"], TRAIN, "/root",
      ["configs/a.yaml", "dflash_model.py", "train.py"]),
     (["train.py=src/train.py"], TRAIN, "/root", ["train.py"]),
-    # the directory itself was named
-    (["proj/train.py", "proj/lib/x.py"], Loaded("/root/proj/train.py", "/root/proj"), "/root",
-     ["proj/lib/x.py", "proj/train.py"]),
+    # the directory itself was named: its records are where those of train.py alone would be
+    (["proj/train.py", "proj/lib/x.py"], Loaded("/root/proj/train.py", "/root/proj"),
+     "/root/proj", ["lib/x.py", "train.py"]),
+    (["proj/train.py", "configs/x.yaml"], Loaded("/root/proj/train.py", "/root/proj"),
+     "/root", ["configs/x.yaml", "proj/train.py"]),
     # -m pkg.mod: pkg/mod.py named alone lands where it is loaded, its neighbours beside it
     (["mod.py=pkg/mod.py", "helpers.py"], MODULE, "/root", ["helpers.py", "pkg/mod.py"]),
     (["mod.py=pkg/mod.py", "net.py=pkg/net.py"], MODULE, "/root", ["pkg/mod.py", "pkg/net.py"]),
     (["pkg/mod.py", "pkg/net.py"], MODULE, "/root", ["pkg/mod.py", "pkg/net.py"]),
     # a package whose directory here has another name
-    (["mod.py=work/mod.py"], MODULE, "/root/pkg", ["mod.py"]),
+    (["mod.py=work/mod.py"], MODULE, "/root", ["pkg/mod.py"]),
     # not below the first of sys.path: a link led elsewhere
     (["mod.py=pkg/mod.py"], Loaded("/opt/p/mod.py", "/root"), "/opt/p", ["mod.py"]),
 ]  # fmt: skip
@@ -131,6 +134,39 @@ def test_files_land_where_the_process_loads_them(
     assert (settled.dest, settled.by, settled.findings) == (dest, "running", ())
     assert [each.rel for each in settled.payload.files] == rels
     assert run.main in settled.landings
+
+
+@pytest.mark.parametrize(
+    ("home", "dest", "rels"),
+    [
+        ("/root", "/root", ["proj/train.py"]),
+        ("/", "/", ["root/proj/train.py"]),
+        ("/root/proj", "/root/proj", ["train.py"]),
+        ("/srv", "/root/proj", ["train.py"]),  # of what lies elsewhere
+    ],
+)
+def test_whatever_is_named_the_records_of_a_job_stay_where_they_are(
+    home: str, dest: str, rels: list[str]
+) -> None:
+    """Else another command finds neither what is kept nor who is at work."""
+    run = Loaded("/root/proj/train.py", "/root/proj")
+    for named in ("train.py", "proj/train.py"):
+        settled = settle(sent(named), (run,), home=home)
+        assert (settled.dest, [each.rel for each in settled.payload.files]) == (dest, rels)
+    assert settle(sent("train.py"), (run,), asked="/root/proj", home=home).dest == "/root/proj"
+    unknown = settle(sent("train.py"), (), configured="/root/proj", home=home)
+    assert unknown.dest == dest
+
+
+def test_a_module_that_was_started_through_a_link_is_one_place() -> None:
+    process = runs("python3 -m pkg.mod", "/data/v3", "/root/current")
+    assert roots_asked(process) == ("/data/v3", "/root/current")
+    real = {
+        "/data/v3/pkg/mod.py": "/data/v3/pkg/mod.py",
+        "/root/current/pkg/mod.py": "/data/v3/pkg/mod.py",
+        "/root/current": "/data/v3",
+    }
+    assert loaded(process, real) == (Loaded("/data/v3/pkg/mod.py", "/data/v3"),)
 
 
 def test_sent_files_that_nobody_loads_are_a_finding() -> None:

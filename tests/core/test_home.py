@@ -6,7 +6,7 @@ import pytest
 
 from fleetstop.core.inventory import Deploy, Job, Launch, Match
 from fleetstop.core.launching.interpreter import of_process, of_words
-from fleetstop.core.releases.home import base_in, base_of, code_of, home
+from fleetstop.core.releases.home import base_in, base_of, bases_above, code_of, dest_of, home
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,15 @@ def test_where_files_go_is_not_taken_from_where_a_wrapper_starts() -> None:
     assert code_of(Job("train", Match(script="train.py"), launch=launch)) is None
     named = Launch(run=("python3", "-u", "train.py"), cwd="/root")
     assert code_of(Job("train", Match(script="train.py"), launch=named)) == "/root"
+
+
+def test_records_may_lie_above_the_code() -> None:
+    job = Job("train", Match(gpu=True))
+    found = bases_above("/root/proj/../app/train.py", job)
+    own = ".fleetstop/train"
+    assert found == (f"/root/app/{own}", f"/root/{own}", f"/{own}")
+    assert [dest_of(each) for each in found] == ["/root/app", "/root", "/"]
+    assert bases_above("train.py", job) == ()
 
 
 def test_our_own_directory_is_the_jobs() -> None:

@@ -67,6 +67,11 @@ def paths_asked(process: Process) -> tuple[str, ...]:
     return tuple(dict.fromkeys(every))
 
 
+def roots_asked(process: Process) -> tuple[str, ...]:
+    """The directories that may be first on its sys.path where that is not its file's."""
+    return tuple(dict.fromkeys(root for _, root in _candidates(process) if root))
+
+
 def loaded(process: Process, real: Real) -> tuple[Loaded, ...]:
     """What this process runs. Empty: cannot be told. Two: it has moved since its start, and both
     where it was and where it is there is such a file."""
@@ -95,11 +100,13 @@ def settle(
     asked: str | None = None,
     real: Real | None = None,
     checkpoints: str | None = None,
+    home: str | None = None,
 ) -> Destination:
     """Where these files go; raises DeployFailed where that is not one place.
 
     `runs`: what the job's trainers run, as `loaded` told; `configured` is deploy.dest, `asked` is
-    --to, `checkpoints` the job's directory of them, which nothing is sent into.
+    --to, `checkpoints` the job's directory of them, which nothing is sent into. `home`: where the
+    records of this job lie, unless one of the two says where they are to be.
     """
     real, runs = real or {}, tuple(dict.fromkeys(runs))
     if asked is not None:
@@ -107,13 +114,13 @@ def settle(
             raise BadUsage(f"--to must be an absolute path, not {plain(asked) or 'nothing'}")
         settled = _asked(payload, runs, real_name(asked, real), configured, real)
     elif configured is not None:
-        settled = _configured(payload, runs, real_name(configured, real))
+        settled = _rooted(_configured(payload, runs, real_name(configured, real)), home)
     elif len(runs) > 1:
         raise DeployFailed(
             f"it may be running {plain(runs[0].main)} or {plain(runs[1].main)}", hint=_SAY_WHERE
         )
     elif runs:
-        settled = _running(payload, runs[0])
+        settled = _rooted(_running(payload, runs[0]), home, runs[0].root)
     else:
         raise DeployFailed(
             "it is not known where the files go: no process of the job tells, and deploy.dest is"
@@ -195,6 +202,17 @@ def _running(payload: Payload, run: Loaded) -> Destination:
         dest = run.main.removesuffix("/" + ends[0]) or "/"
         return Destination(dest, "running", payload, run.main)
     return _told(Destination(run.root, "running", payload, run.main), run)
+
+
+def _rooted(settled: Destination, *roots: str | None) -> Destination:
+    """The same places seen from the first of these that they all lie in: whichever files are named,
+    and whatever is asked later, the records of a job are in one place."""
+    for root in filter(None, roots):
+        places = {rel: _below(place, root) or "" for place, rel in settled.landings.items()}
+        if all(places.values()):
+            again = moved(settled.payload, places)
+            return Destination(root, settled.by, again, settled.main, settled.findings)
+    return settled
 
 
 def _fitting(payload: Payload, dest: str, main: str) -> Payload | None:

@@ -13,9 +13,11 @@ from fleetstop.core.releases.tried import Tried, parse_tried, with_state
 
 
 class Names(Struct, frozen=True):
-    """Real names, by the path that was asked for."""
+    """Real names, by the path that was asked for. `homes`: when the last activator of this job was
+    heard of in that directory, seconds since the epoch."""
 
     real: dict[str, str]
+    homes: dict[str, float] = {}
 
 
 class Contents(Struct, frozen=True):

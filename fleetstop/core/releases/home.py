@@ -15,6 +15,23 @@ def base_of(dest: str, job: Job) -> str:
     return posixpath.join(dest, OURS, job.name or "job")
 
 
+def dest_of(base: str) -> str:
+    """The directory that this base of ours is for."""
+    return posixpath.dirname(posixpath.dirname(base))
+
+
+def bases_above(path: str, job: Job) -> tuple[str, ...]:
+    """Where the records of what lies at this path may be, the nearest first: whoever sends a
+    directory has them beside that, and not in it."""
+    above, found = posixpath.dirname(posixpath.normpath(path)), []
+    while above not in ("", "."):
+        found.append(base_of(above, job))
+        if above == posixpath.dirname(above):
+            break
+        above = posixpath.dirname(above)
+    return tuple(found)
+
+
 def base_in(argv: Sequence[str]) -> str | None:
     """The same, of the job whose activator was started with these words; None: they are none's. Its
     scripts may lie elsewhere; the spec that it reads lies in a stage there."""

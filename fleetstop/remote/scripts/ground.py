@@ -3,7 +3,9 @@
 The job's own Python gets it as text: one question as JSON on stdin, its answer as JSON on stdout.
 Standard library, Python >= 3.6. What `ask` may be:
 
-names     {"there", "may"}: real names, of `there` those that exist, of `may` as far as they do
+names     {"there", "may", "own", "from"}: real names, of `there` those that exist, of `may` as
+          far as they do; and when the state of an activator in `own` was written, by directory:
+          above each file of `there`, and each of `from`
 ground    {"base", "dest", "wanted"}: the activator's state, whether it lives, what it was told
           last, how long ago its client was heard, the kept releases and how they did, SHA-256 of
           what lies at these places and at those of every release, times of change, the time, the
@@ -19,7 +21,7 @@ import os
 import stat
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 Said = Dict[str, Any]
 CHUNK = 1 << 20
@@ -39,7 +41,28 @@ def names(asked: Said) -> Said:
     for each in asked["there"]:
         if os.path.exists(raw(each)):
             found[each] = text(os.path.realpath(raw(each)))
-    return {"real": found}
+    mains = [each for each in asked["there"] if each in found] or asked["there"]
+    below = {os.path.dirname(os.path.realpath(raw(each))) for each in mains}
+    below |= {os.path.realpath(raw(each)) for each in asked["from"]}
+    return {"real": found, "homes": homes(raw(asked["own"]), below)}
+
+
+def homes(own: bytes, below: Set[bytes]) -> Dict[str, float]:
+    """Those that only we may write to: what lies in them is acted upon."""
+    above = set(below)
+    for folder in below:
+        while folder not in (b"/", b""):
+            above.add(folder)
+            folder = os.path.dirname(folder)  # noqa: PLW2901
+    found = {}
+    for folder in above | {b"/"}:
+        with contextlib.suppress(OSError):
+            seen = os.lstat(os.path.join(folder, own))
+            ours = seen.st_uid == os.geteuid() and not seen.st_mode & 0o022
+            told = os.lstat(os.path.join(folder, own, b"state.json"))
+            if ours and stat.S_ISDIR(seen.st_mode) and stat.S_ISREG(told.st_mode):
+                found[text(folder)] = told.st_mtime
+    return found
 
 
 def read(path: bytes) -> Optional[str]:
