@@ -38,8 +38,8 @@ def script(name: str) -> str:
 
 
 ACTIVATOR = (
-    *"activate course client record relief swap trainer rehearse aside saves matches".split(),
-    *"wary supervise".split(),
+    *"activate course client living record relief swap trainer rehearse aside saves".split(),
+    *"matches wary supervise".split(),
 )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from fleetstop.core.saves import rules
-from tests.contracts.activation import NEW, OLD, Activator, until
+from tests.contracts.activation import NEW, OLD, Activator, start_of, until
 
 RESUMES = 'echo "$@" >>../said\nexec sleep 300\n'
 
@@ -218,3 +220,53 @@ def test_a_pattern_that_takes_for_ever_is_no_health_and_hangs_nobody(job: Activa
     assert state["reason"].endswith("and log_matches took too long")
     assert state["findings"] == ["log_matches took too long: health was not judged by it"]
     job.runs_now("new")
+
+
+def test_nothing_is_started_beside_what_somebody_has_started_meanwhile(job: Activator) -> None:
+    """The client is dead, the old run saved and ended, and its user started it again by hand."""
+    script = job.old("train.py", "import time\ntime.sleep(300)\n")
+    job.new("train.py", "import time\ntime.sleep(200)\n")
+    words = [sys.executable, "-u", str(script)]
+    old = job.runs(*words)
+    until(lambda: str(script) in cmdline(old.pid), "it runs")
+    job.begin(stale_s=1.0, patience_s=300)
+    job.order("armed")
+    until(lambda: job.state["order"] == "armed", "it heard")
+    again = subprocess.Popen(words, start_new_session=True)
+    job.children.append((again.pid, start_of(again.pid)))
+    old.kill()
+    old.wait()
+    state = job.end("cancelled")
+    assert state["reason"] == (
+        f"PID {again.pid} runs it, started meanwhile by something else: nothing is started beside"
+        " it"
+    )
+    assert again.poll() is None
+    assert script.read_text() == "import time\ntime.sleep(300)\n"
+    assert job.litter() == []
+
+
+LATE = """
+import os, sys, time
+if os.fork() == 0:
+    log = open(sys.argv[1], "a")
+    time.sleep(3.5)
+    os._exit(0)
+os._exit(0)
+"""
+
+
+def test_what_the_old_run_forked_at_its_end_is_waited_for(job: Activator) -> None:
+    """A worker that still writes, in its group: it is of the run that ends."""
+    old = job.runs("sh", "-c", f"sleep 1.5; {sys.executable} -c '{LATE}' {job.log}")
+    job.begin(stale_s=0.3, patience_s=300)
+    job.order("armed")
+    old.wait()
+    time.sleep(1.0)
+    assert job.state["step"] == "waiting"
+    job.end("healthy")
+    job.runs_now("new")
+
+
+def cmdline(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()

@@ -4,8 +4,8 @@
     PYTHON -I BASE/activate.py --clean BASE RUN
 
 Runs where the trainer runs, on the job's own interpreter (3.6 or later), detached, and sends no
-signal, ever. course.py, client.py, record.py, relief.py, swap.py, trainer.py, rehearse.py,
-aside.py, saves.py, matches.py, wary.py and supervise.py have to lie beside it.
+signal, ever. course.py, client.py, living.py, record.py, relief.py, swap.py, trainer.py,
+rehearse.py, aside.py, saves.py, matches.py, wary.py and supervise.py have to lie beside it.
 SPEC.json, which holds secrets, is removed as soon as it is read:
 
     schema 1, run, base, dest    run is a name; base = BASE, which only we may write to; dest holds
@@ -93,11 +93,11 @@ def _beside(name: str) -> Any:
 
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import course, swap, trainer, wary
+    from fleetstop.remote.scripts import course, living, swap, trainer, wary
 else:
-    _FIRST = "wary supervise saves matches aside client record rehearse trainer swap relief course"
-    _ALL = {name: _beside(name) for name in _FIRST.split()}
-    wary, trainer, swap, course = map(_ALL.get, "wary trainer swap course".split())
+    _FIRST = "wary supervise saves matches aside client living record rehearse trainer swap"
+    _ALL = {name: _beside(name) for name in [*_FIRST.split(), "relief", "course"]}
+    wary, living, trainer, swap, course = map(_ALL.get, "wary living trainer swap course".split())
 
 Json = Dict[str, Any]
 UNSEEN = contextlib.suppress(OSError, wary.Refused)
@@ -135,12 +135,12 @@ def main(words: List[str]) -> int:
 
 def _clean(base: "wary.Top", run: str) -> str:
     litter, state = swap.Litter.of_dead(base, run), base.said(b"state.json")
-    lives = bool(state) and not state["ended_at"] and trainer.alive(state["activator"])
+    lives = bool(state) and not state["ended_at"] and living.alive(state["activator"])
     known = [litter.told["activator"]]
     if lives and state["run"] == run:
         known.append(state["activator"])
     for one in filter(None, known):
-        if trainer.alive(one):
+        if living.alive(one):
             raise wary.Refused(f"run {run} is at it still: its activator is PID {one['pid']}")
     with wary.doing("clean", base.path):
         litter.remove()

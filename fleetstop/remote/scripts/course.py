@@ -10,10 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import aside, client, record, relief, swap, trainer, wary
+    from fleetstop.remote.scripts import aside, client, living, record, relief, swap, trainer, wary
 else:
     import aside  # activate.py has loaded them from beside itself
     import client
+    import living
     import record
     import relief
     import swap
@@ -33,7 +34,7 @@ class Activation:
     """One run's way, from `waiting` to where it ends."""
 
     def __init__(self, spec: Json) -> None:
-        own = {"pid": os.getpid(), "start": trainer.start_of(os.getpid())}
+        own = {"pid": os.getpid(), "start": living.start_of(os.getpid())}
         self.spec, self.swap = spec, swap.Swap(spec, own)
         self.base = self.swap.base
         self.new, self.old = map(self._trainer, ("launch", "launch_old"), self.swap.litter.launches)
@@ -52,6 +53,7 @@ class Activation:
         self.say = self.record.say
         self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
         self._lives_on = None  # type: Optional[str]
+        self.groups, self.scripts = set(), []  # type: Any, List[bytes]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
         told = self.spec[name]
@@ -73,6 +75,9 @@ class Activation:
         other = relief.Relief(self.base, self.spec)
         other.check()
         other.inherit(self.swap.litter.told["made"])
+        old = [each["pid"] for each in self.spec["gone"]]
+        self.groups = {living.group_of(pid) for pid in old}
+        self.scripts = [path for path in map(living.script_of, old) if path is not None]
         try:
             self.swap.prepare()
             for each in filter(None, (self.new, self.old)):
@@ -114,14 +119,20 @@ class Activation:
                 continue
             if word is None:
                 return self._leave("cancelled", "the client left before it sent a signal")
-            living = self._living()
-            if not living:
+            left = self._living()
+            if not left and word != "go":
+                left = self._others()  # its client would have looked
+                new = [pid for pid in left if living.group_of(pid) not in self.groups]
+                if new:
+                    told = f"PID {new[0]} runs it, started meanwhile by something else"
+                    return self._leave("cancelled", f"{told}: nothing is started beside it")
+            if not left:
                 return True
             if word == "go":
-                return self._leave("failed", f"PID {living[0]} is alive: nothing was replaced")
+                return self._leave("failed", f"PID {left[0]} is alive: nothing was replaced")
             alone = self.client.now if alone is None else alone
             if self.client.now - alone >= self.spec["patience_s"]:
-                told = f"the client left, and PID {living[0]} did not end"
+                told = f"the client left, and PID {left[0]} did not end"
                 return self._leave("cancelled", told)
 
     def activate(self) -> None:
@@ -169,7 +180,7 @@ class Activation:
         if log is None:
             return
         try:
-            who = os.path.exists(wary.bytes_of(log)) and trainer.writers(wary.bytes_of(log))
+            who = os.path.exists(wary.bytes_of(log)) and living.writers(wary.bytes_of(log))
             if who:
                 self.findings.append(f"{log} was not rotated: PID {who[0]} writes it")
                 return
@@ -291,8 +302,14 @@ class Activation:
         known = self.resumes.get("launch_old")
         return self.end("rolled_back", trainer=self.old and self.old.id, resumes=known)
 
+    def _others(self) -> List[int]:
+        if self.new is None:
+            return []
+        paths = [wary.bytes_of(each["path"]) for each in self.spec["files"]]
+        return self.new.elsewhere([*paths, *self.scripts], self.state["activator"]["start"])
+
     def _living(self) -> List[int]:
-        return [one["pid"] for one in self.spec["gone"] if trainer.alive(one)]
+        return [one["pid"] for one in self.spec["gone"] if living.alive(one)]
 
     def _as_before(self, other: Json) -> Json:
         """What the last state tells of what runs: that it is ours, and which release."""

@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import swap, trainer, wary
+    from fleetstop.remote.scripts import living, swap, wary
 else:
-    import swap  # activate.py has loaded them from beside itself
-    import trainer
+    import living  # activate.py has loaded them from beside itself
+    import swap
     import wary
 
 Json = Dict[str, Any]
@@ -45,7 +45,7 @@ class Relief:
 
     def lives(self) -> bool:
         other = self.other
-        return bool(other) and not other["ended_at"] and trainer.alive(other["activator"])
+        return bool(other) and not other["ended_at"] and living.alive(other["activator"])
 
     def inherit(self, made: List[str]) -> None:
         """The directories that it has made are taken back with ours, should it come to that."""
@@ -58,7 +58,7 @@ class Relief:
         Raises Refused where it was not to be had: then all is as it was."""
         if self.former is None:
             return False
-        if self.other.get("run") == self.former and trainer.alive(self.other["activator"]):
+        if self.other.get("run") == self.former and living.alive(self.other["activator"]):
             self._ask(wary.bytes_of(self.former))
         self.other = self.base.said(b"state.json") or self.other
         self.check()  # it may have gone on by itself, and be done
@@ -71,7 +71,7 @@ class Relief:
             before = file.read(ROOM)
         self._say(former + b" yield\n")
         end = time.monotonic() + LEAVES_S
-        while trainer.alive(self.other["activator"]):
+        while living.alive(self.other["activator"]):
             now = self.base.said(b"state.json") or self.other
             if now["step"] not in UNTOUCHED or time.monotonic() >= end:
                 self._say(before)  # left lying there it would still send it off later

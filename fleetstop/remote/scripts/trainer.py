@@ -16,9 +16,10 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from fleetstop.remote.scripts import aside, rehearse, wary
+    from fleetstop.remote.scripts import aside, living, rehearse, wary
 else:
     import aside  # activate.py has loaded them from beside itself
+    import living
     import rehearse
     import wary
 
@@ -83,7 +84,7 @@ class Trainer:
     def _log_is_free(self, gone: List[int]) -> bool:
         assert self.log is not None
         with wary.MISSING:
-            return not set(writers(self.log)) - set(gone)
+            return not set(living.writers(self.log)) - set(gone)
         return os.path.isdir(os.path.dirname(self.log))
 
     def _text(self) -> bytes:
@@ -141,30 +142,37 @@ class Trainer:
         return {}
 
     def runs(self) -> bool:
-        return self.id is not None and alive(self.id)
+        return self.id is not None and living.alive(self.id)
 
     def left(self) -> List[int]:
         """What lives of all that was started; its supervisor leaves after the last of them."""
-        if self.id is not None and alive(self.id):
+        if self.id is not None and living.alive(self.id):
             return [self.id["pid"]]
         above = self._state().get("supervisor")
-        return marked(self.mark) or ([above["pid"]] if above and alive(above) else [])
+        return living.marked(self.mark) or ([above["pid"]] if above and living.alive(above) else [])
 
-    def elsewhere(self, files: List[bytes]) -> List[int]:
-        """Who was born since its start, is not of it, and runs one of these files in a Python or
-        writes its log: a server that was there before (tmux, a unit) was asked to start it."""
-        if self.id is None:
+    def elsewhere(self, files: List[bytes], since: Optional[int] = None) -> List[int]:
+        """Who was born since its start, or since then, is not of it, and runs one of these files in
+        a Python, has its words, or writes its log: a server that was there before (tmux, a unit)
+        was asked to start it, or somebody has."""
+        since = self.id["start"] if since is None and self.id is not None else since
+        if since is None:
             return []
         log = self.log if self.log is not None and os.path.exists(self.log) else None
-        found = set(writers(log) if log is not None else ())
-        found |= {pid for pid in _pids() if _python_runs(pid, files)}
-        return sorted(pid for pid in found if _born_since(pid, self.id["start"]))
+        found = set(living.writers(log) if log is not None else ())
+        own = [wary.bytes_of(word) for word in self.spec["argv"]]
+        found |= {
+            pid
+            for pid in living.pids()
+            if living.words_of(pid) == own or living.script_of(pid) in files
+        }
+        return sorted(pid for pid in found if living.born_since(pid, since))
 
     def recorded(self) -> bool:
         """Whether what is recorded of its end is all that ever will be."""
         state = self._state()
         above = state.get("supervisor")
-        return bool(state.get("ended_at")) or not (above and alive(above))
+        return bool(state.get("ended_at")) or not (above and living.alive(above))
 
     def end(self) -> Tuple[Optional[int], Optional[str], str]:
         """Exit code, signal, and both as words."""
@@ -227,108 +235,3 @@ def _lines(asked: "subprocess.Popen[bytes]") -> List[str]:
                 break
             said += some
     return said.decode("utf-8", "replace").splitlines()
-
-
-def alive(one: Json) -> bool:
-    """That very process, {"pid", "start"}: also where it cannot be seen that it is gone."""
-    try:
-        fields = _stat(one["pid"])
-    except (FileNotFoundError, ProcessLookupError):
-        return _exists(one["pid"])  # /proc may hide what other users run
-    except OSError:
-        return True
-    remains = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-    return int(fields[19]) == one["start"] and not remains
-
-
-def start_of(pid: int) -> int:
-    """Field 22 of /proc/PID/stat."""
-    return int(_stat(pid)[19])
-
-
-def _stat(pid: int) -> List[bytes]:
-    """From the third field on."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.getsid(pid)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def marked(mark: str) -> List[int]:
-    """Who was born with this FLEETSTOP_MARK."""
-    word, found = b"FLEETSTOP_MARK=" + wary.bytes_of(mark), []
-    for pid in _pids():
-        with UNSEEN, open(f"/proc/{pid}/environ", "rb") as file:
-            if word in file.read().split(b"\0") and pid != os.getpid():
-                found.append(pid)
-    return found
-
-
-def _python_runs(pid: int, files: List[bytes]) -> bool:
-    here = f"/proc/{pid}".encode()
-    with UNSEEN, open(here + b"/cmdline", "rb") as file:
-        words = file.read().split(b"\0")
-        script = _script(words) if os.path.basename(words[0]).startswith(b"python") else None
-        if script is not None:
-            cwd = os.readlink(here + b"/cwd")
-            return os.path.realpath(os.path.join(cwd, script)) in files
-    return False
-
-
-def _script(words: List[bytes]) -> Optional[bytes]:
-    """What a Python executes; what comes after it is only named: by a monitor, say."""
-    rest = iter(words[1:])
-    for word in rest:
-        if word in (b"-m", b"-c", b"-"):
-            return None
-        if word in (b"-W", b"-X", b"--check-hash-based-pycs"):
-            next(rest, None)
-        elif not word.startswith(b"-"):
-            return word or None
-    return None
-
-
-def _born_since(pid: int, start: int) -> bool:
-    with UNSEEN:
-        own = {"pid": pid, "start": start_of(pid)}
-        return pid != os.getpid() and own["start"] >= start and alive(own)
-    return False
-
-
-def writers(path: bytes) -> List[int]:
-    """Who is seen to have it open for writing. Who cannot be looked at loses no line either: it
-    goes on in the file that is open, whatever its name is by then."""
-    name, which = os.path.basename(path), os.stat(path)
-    return [pid for pid in _pids() if _writes(pid, name, which)]
-
-
-def _writes(pid: int, name: bytes, which: os.stat_result) -> bool:
-    """The link is read first: to look at a file itself may hang, on a server that is gone."""
-    here = f"/proc/{pid}".encode()
-    with UNSEEN:
-        for fd in os.listdir(here + b"/fd"):
-            link = here + b"/fd/" + fd
-            with wary.MISSING:
-                if os.path.basename(os.readlink(link)) != name:
-                    continue
-                if os.path.samestat(os.stat(link), which) and _for_writing(here + b"/fdinfo/" + fd):
-                    return True
-    return False
-
-
-def _for_writing(path: bytes) -> bool:
-    with open(path, "rb") as file:
-        flags = re.search(rb"^flags:\s*([0-7]+)", file.read(), re.MULTILINE)
-    return flags is None or int(flags.group(1), 8) & os.O_ACCMODE != os.O_RDONLY
-
-
-def _pids() -> List[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
