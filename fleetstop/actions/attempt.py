@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleetstop import events
 from fleetstop.actions import refusals, verify
 from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
-from fleetstop.actions.awaiting import at_work
+from fleetstop.actions.awaiting import activators, at_work
 from fleetstop.actions.claiming import takable, taken
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
@@ -130,14 +130,20 @@ class Attempt:
 
     async def _stood_down(self, scene: Scene) -> bool:
         """Nobody is left who would start the job anew; a redeploy's own activator is meant to."""
-        job = self._scope.target.job
-        if job is None or self._lock.before is not None or at_work(scene.tree, job) is None:
+        if self._lock.before is not None:
+            return False
+        family = self._family if scene.found.families else None
+        who = await at_work(self._scope, scene.tree, family)
+        if who is None:
+            other = next(activators(scene.tree), None) if family is None else None
+            if other is not None and self._scope.target.job_name is None:
+                raise refusals.about_to_start(*other)
             return False
         if self._wish.dry_run:
-            self._gap(foreseen(scene.tree, job) or "")
+            self._gap(foreseen(who))
             return False
         await taken(self._lock, self._wish.break_lock, self._gap)
-        return await stood_down(self._scope, scene.tree, job, self._gap)
+        return await stood_down(self._scope, who, self._gap)
 
     def _tell_gaps(self, scene: Scene, family: Family) -> None:
         """What the inventory names and is not there, and what cannot be promised: told before

@@ -144,7 +144,7 @@ class Bringing:
 
     async def _comes_up(self, scene: Scene) -> bool:
         """An earlier run's activator is about to start it: waited for, then all is looked at."""
-        if (who := awaiting.at_work(scene.tree, self._job)) is None:
+        if (who := awaiting.named(scene.tree, self._job)) is None:
             return False
         if self._errand.dry_run:
             raise Refused(

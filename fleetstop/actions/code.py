@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, structs
 
-from fleetstop.actions.awaiting import at_work
+from fleetstop.actions.awaiting import activators, named
 from fleetstop.actions.locate import Scene
 from fleetstop.actions.telling import Scope
 from fleetstop.core.commands import Answer, Command
@@ -22,7 +22,7 @@ from fleetstop.core.launching.ended import Born, last_death, parse_record
 from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.releases.aftermath import Around, aftermath, comes_up
 from fleetstop.core.releases.destination import Loaded, loaded, paths_asked
-from fleetstop.core.releases.home import base_in, bases_above, dest_of, home
+from fleetstop.core.releases.home import bases_above, dest_of, home
 from fleetstop.core.releases.manifest import Release, parse_release
 from fleetstop.core.releases.sighting import Beside, imported, parse_code
 from fleetstop.core.releases.standing import NewerCode, Runs, newer_code, running_release
@@ -289,11 +289,12 @@ def _said(job: Job) -> str | None:
 
 
 def _activators(job: Job, tree: ProcessTree) -> Iterator[str]:
-    """Of the activator of this job that lives, by the words it was started with."""
-    who = at_work(tree, job)
-    base = base_in(who.argv or ()) if who is not None else None
-    if base is not None:
-        yield base
+    """Of the activator of this job that lives, by the words it was started with; of one that is
+    named by hand any may be the one."""
+    mine = named(tree, job)
+    for who, base in activators(tree):
+        if who is mine or not job.name:
+            yield base
 
 
 async def _look(

@@ -190,7 +190,7 @@ async def lot_of(
     also = (configured, errand.to, job.checkpoints, home(job))
     loads = await what_it_loads(scope, python, now, also)
     runs, real = loads.runs, loads.real
-    who = at_work(scene.tree, job)
+    who = await at_work(scope, scene.tree, now.family if now is not None else None)
     base = base_in(who.argv or ()) if who is not None else None
     records = dest_of(base) if base is not None else loads.home
     said = errand.to or (job.deploy.dest if job.deploy is not None else None)
@@ -209,10 +209,10 @@ async def lot_of(
     else:
         lot = Lot(scope, scene, now, python, _home(job, loads, records))
     if who is not None and base is not None and base != lot.base:
-        other, name = plain(dest_of(base)), scope.target.name
+        name = scope.target.name
         raise Refused(
-            f"the activator {who.pid} of an earlier run is at work in {other}, and this would be in"
-            f" {plain(lot.dest)}",
+            f"the activator {who.pid} of an earlier run is at work in {plain(base)}, and this would"
+            f" be in {plain(lot.base)}",
             hint=f"{scope.run.typed('status', name)} tells how that comes out",
         )
     if any(each < " " or each == "\x7f" for each in lot.base):  # no answer tells such a path again

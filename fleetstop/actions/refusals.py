@@ -8,9 +8,10 @@ from fleetstop.core.inventory import Match, Target
 from fleetstop.core.kin.family import Family, Found
 from fleetstop.core.launching.interpreter import OWN, is_python
 from fleetstop.core.playbook import Hold, Playbook
-from fleetstop.core.process import ProcessTree
+from fleetstop.core.process import Process, ProcessTree
 from fleetstop.core.redact import brief
 from fleetstop.core.saves.listing import PlainFile
+from fleetstop.core.spelling import plain
 from fleetstop.errors import Refused, RemoteFailed
 
 
@@ -93,6 +94,16 @@ def mistyped(match: Match, strangers: str) -> Refused:
     return Refused(
         f"nothing matches --{key} {said}, but {strangers} holds a GPU here",
         hint="if that is the job, name it: --pid, or --script as its command line shows",
+    )
+
+
+def about_to_start(who: Process, base: str) -> Refused:
+    """Named by hand and not found, and somebody may be about to start the very thing."""
+    name = plain(base.rpartition("/")[2])
+    return Refused(
+        f"nothing matches, but the activator {who.pid} of an earlier run is at work for a job"
+        f" `{name}` here, and may be about to start it",
+        hint=f"name it by its job, as the inventory has it: `…:{name}`",
     )
 
 

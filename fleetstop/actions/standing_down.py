@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from fleetstop.actions import hands, reading
-from fleetstop.actions.awaiting import at_work
+from fleetstop.actions import hands
+from fleetstop.actions.awaiting import is_its, state_in
 from fleetstop.actions.telling import Scope
-from fleetstop.core.inventory import Job
-from fleetstop.core.launching.activation import State, Step, state_of
+from fleetstop.core.launching.activation import State, Step
 from fleetstop.core.launching.activator import Order
-from fleetstop.core.process import Process, ProcessTree
+from fleetstop.core.process import Process
 from fleetstop.core.releases.home import base_in
 from fleetstop.core.spelling import plain
 from fleetstop.errors import Refused
@@ -25,26 +24,20 @@ _LOOK_S = 0.5
 _WORDS: dict[Step, Order] = {"waiting": "cancel", "launched": "leave"}
 
 
-def foreseen(tree: ProcessTree, job: Job) -> str | None:
+def foreseen(who: Process) -> str:
     """What a stop would do about it, a sentence for a dry run."""
-    who = at_work(tree, job)
-    return f"the activator {who.pid} of an earlier run would be told to leave" if who else None
+    return f"the activator {who.pid} of an earlier run would be told to leave"
 
 
-async def stood_down(
-    scope: Scope, tree: ProcessTree, job: Job, tell: Callable[[str], object]
-) -> bool:
+async def stood_down(scope: Scope, who: Process, tell: Callable[[str], object]) -> bool:
     """Whether anything was done, so that all has to be looked at anew. Our lock is held: its client
     is gone, or hears of that. Raises Refused where it does not leave."""
-    who = at_work(tree, job)
-    if who is None:
-        return False
     base = _base(who)
     shell = await scope.place.hands()
     end, told, waited = scope.clock.now() + _WAIT_S, False, False
     while scope.clock.now() < end:
-        state = await _state(scope, base)
-        if state is None or state.left or not _is(state, who):
+        state = await state_in(scope, base)
+        if state is None or state.left or not is_its(state, who):
             break
         word = _WORDS.get(state.step)
         if word is not None and state.order != word:
@@ -79,13 +72,3 @@ def _base(who: Process) -> str:
 
 def _name(who: Process, state: State) -> str:
     return f"the activator {who.pid} of run {plain(state.run)}"
-
-
-def _is(state: State, who: Process) -> bool:
-    return state.activator is not None and state.activator.start == who.id.start
-
-
-async def _state(scope: Scope, base: str) -> State | None:
-    path = f"{base}/state.json"
-    shell = await scope.place.inside()
-    return state_of((await reading.heads(shell, (path,))).get(path))

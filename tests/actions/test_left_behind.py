@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -16,11 +17,12 @@ from fleetstop.actions.launching import launch_through
 from fleetstop.actions.locate import locate
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.stop import Interrupted
+from fleetstop.core.inventory import Match
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.process import Process
 from fleetstop.core.report import Outcome, exit_code_of
 from fleetstop.errors import DeployFailed, LockTaken, Refused
-from tests.actions.stage import JOB
+from tests.actions.stage import HARD, JOB, TARGET, Stage, job, target
 from tests.actions.test_launching import (
     EXPECTED,
     Bringing,
@@ -31,7 +33,7 @@ from tests.actions.test_launching import (
     run,
     trainers,
 )
-from tests.fakes.fake_activator import BASE, LaunchHost
+from tests.fakes.fake_activator import BASE, FakeActivator, LaunchHost
 from tests.fakes.fake_host import Proc, Trainer, a_job
 
 
@@ -120,7 +122,7 @@ def start(host: LaunchHost) -> None:
 
 
 async def seen(stage: Bringing) -> Process | None:
-    return awaiting.at_work((await locate(stage.scope, gpus=False)).tree, JOB)
+    return awaiting.named((await locate(stage.scope, gpus=False)).tree, JOB)
 
 
 @pytest.mark.parametrize("way", ["started", "left", "neither", "another job's"])
@@ -257,6 +259,60 @@ def test_who_took_an_armed_ones_place_and_stops_nothing_says_that_nobody_waits(
     assert len(said) == (former is not None and not waits)
     assert ("cancel" in host.orders) == (not waits)
     assert ("starts the job by itself" in (outcome.reason or "")) == waits
+
+
+def a_dead_clients(host: LaunchHost, old: Proc) -> FakeActivator:
+    """It waits, armed, for this end."""
+    spec = json.loads(plan(gone=(Born(old.inner, old.start),)).spec.text())
+    made = FakeActivator(host, spec)
+    host.activators.append(made)
+    host.write(f"{BASE}/order", b"run1 armed\n")
+    host.settle()
+    return made
+
+
+@pytest.mark.parametrize("named", ["by its job", "by its PID"])
+def test_a_stop_sends_off_what_waits_for_this_end_however_the_job_is_named(named: str) -> None:
+    """Told as stopped, it would run again half a minute later, by our own doing."""
+    host = a_host(born())
+    old = a_job(host)
+    waits = a_dead_clients(host, old)
+    by_hand = job(name="", match=Match(pid=old.inner))
+    aim = TARGET if named == "by its job" else target(name="ct200", job=by_hand)
+    stage = Stage(host, "run2", aim=aim)
+    outcome = asyncio.run(stage.stop(HARD))
+    assert outcome.result == "stopped", outcome
+    assert any("it is told to leave" in each for each in outcome.findings)
+    assert waits.told["step"] == "cancelled"
+    for _ in range(600):
+        host.clock.advance(0.1)
+        host.settle()
+    assert trainers(host) == []
+
+
+def test_what_waits_for_another_jobs_end_is_left_in_peace() -> None:
+    host = a_host(born())
+    old = a_job(host)
+    other = host.add(Trainer(host, 3000, hears=("INT",), saves=None))
+    waits = a_dead_clients(host, other)
+    by_hand = job(name="", match=Match(pid=old.inner))
+    stage = Stage(host, "run2", aim=target(name="ct200", job=by_hand))
+    outcome = asyncio.run(stage.stop(HARD))
+    assert outcome.result == "stopped", outcome
+    assert waits.told["step"] == "waiting"
+
+
+def test_where_nothing_matches_what_was_typed_but_somebody_is_about_to_start_a_job() -> None:
+    host = a_host(born())
+    old = a_job(host)
+    a_dead_clients(host, old)
+    host.end(old)
+    host.end(host.procs[1005])
+    by_hand = job(name="", match=Match(script="train.py"))
+    stage = Stage(host, "run2", aim=target(name="ct200", job=by_hand))
+    outcome = asyncio.run(stage.stop(HARD))
+    assert (outcome.result, exit_code_of(outcome)) == ("refused", 5)
+    assert "is at work for a job `train` here, and may be about to start it" in str(outcome.reason)
 
 
 class Kept(launching.Launching):

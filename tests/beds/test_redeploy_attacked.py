@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetstop.lab.processes import inner_pid
+
 from . import versions
 from .bed import Ran, Running, lives, until, with_job, words_of
 from .interrupting import JOB, STALE_S, Case
@@ -107,8 +109,10 @@ def a_stop_while_a_dead_clients_redeploy_waits(case: Case) -> None:
 def a_stop_after_ctrl_c(case: Case) -> None:
     case.start("--save-seconds", "30")
     case.interrupted(lambda: case.heard() == 1, signal.SIGINT)
-    ran = ended(typed(case, "stop"))
+    (pid,) = case.trainers()  # by hand, as somebody does who has no inventory
+    ran = ended(typed(case, "stop", "--pid", str(inner_pid(pid)), "--signal", "INT"))
     assert ran.code == 0, ran.people
+    assert any("told to leave" in each for each in ran.target["findings"])
     assert (ran.signals, case.heard()) == ([], 1)
     assert case.box.saved()
     nothing_comes(case)

@@ -9,9 +9,8 @@ import pytest
 from fleetstop.core.gpu import Gpu, GpuView, Holder, Unseen
 from fleetstop.core.inventory import Job, Match
 from fleetstop.core.kin.family import Found, find
-from fleetstop.core.launching.activation import state_of
 from fleetstop.core.launching.activator import ActivatorSpec, SwapFile
-from fleetstop.core.launching.beside import activator_at_work, beside
+from fleetstop.core.launching.beside import beside
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.process import ProcessTree
@@ -109,27 +108,6 @@ def test_what_could_not_be_seen_is_a_finding_and_never_free() -> None:
     assert beside(found, tree, full, (0,)).findings == (
         "GPU 0: 70000 MiB are in use and belong to no listed process",
     )
-
-
-def a_state(**facts: object) -> str:
-    known = {"schema": 1, "run": "9c1e", "step": "waiting", "activator": {"pid": 140, "start": 0}}
-    return json.dumps({**known, **facts})
-
-
-def test_another_run_s_activator_is_named_while_it_lives() -> None:
-    _, tree = seen(NOTHING)
-    start = tree.processes[140].id.start
-    at_work = state_of(a_state(activator={"pid": 140, "start": start}))
-    found = activator_at_work(at_work, tree, "7f3a", "ben@box")
-    assert found is not None
-    assert found.reason == ("run 9c1e of ben@box is bringing the job up (waiting, by process 140)")
-    assert activator_at_work(at_work, tree, "9c1e", None) is None
-    dead = state_of(a_state(activator={"pid": 140, "start": start + 1}))
-    assert activator_at_work(dead, tree, "7f3a", None) is None
-    done = state_of(a_state(activator={"pid": 140, "start": start}, step="healthy"))
-    assert activator_at_work(done, tree, "7f3a", None) is None
-    assert state_of("{}") is None
-    assert state_of(a_state(step="dancing")) is None
 
 
 def test_the_activator_is_told_everything_and_bytes_stay_bytes() -> None:

@@ -238,7 +238,8 @@ class FakeActivator:
             "schema": 1, "run": spec["run"], "release": spec["release"], "before": spec["before"],
             "activator": {"pid": self.proc.inner, "start": self.proc.start}, "trainer": None,
             "exit": None, "signal": None, "reason": None, "findings": [], "at": None,
-            "order": None, "running": spec["before"], "log_rotated": None, "confirmed_by": None,
+            "gone": spec["gone"], "order": None, "running": spec["before"], "log_rotated": None,
+            "confirmed_by": None,
         }  # fmt: skip
         self.turn: Callable[[], None] = self.waiting
         host.write(f"{BASE}/beat", b"")

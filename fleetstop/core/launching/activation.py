@@ -58,7 +58,8 @@ class State(Struct, frozen=True):
     runs now. `exit` and `signal`: how the new version ended, also once the old one is back.
     `order`: the last word it heard; `alone`: its client said that it leaves. `files`: what lies at
     the destination. `checkpoint`: what its launch was told to go on from; `resumes`: the words to
-    resume that what runs was launched with, as the inventory had them. `wish`: of what was asked, a
+    resume that what runs was launched with, as the inventory had them. `gone`: for whose end it
+    waits. `wish`: of what was asked, a
     word that the same command gives again. `ended_at` is set once the activator has no more to do;
     null where it works on, or was killed.
     """
@@ -82,6 +83,7 @@ class State(Struct, frozen=True):
     checkpoint: str | None = None
     resumes: tuple[str, ...] | None = None
     alone: bool = False
+    gone: tuple[Born, ...] = ()
     wish: str | None = None
     ended_at: str | None = None
     schema: int = SCHEMA

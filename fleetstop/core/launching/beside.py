@@ -7,9 +7,8 @@ from msgspec import Struct
 from fleetstop.core.durations import spoken
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.kin.family import Family, Found
-from fleetstop.core.launching.activation import State
 from fleetstop.core.process import Process, ProcessTree
-from fleetstop.core.redact import brief, safe
+from fleetstop.core.redact import brief
 
 
 class Obstacle(Struct, frozen=True):
@@ -141,22 +140,3 @@ def _unlisted(gpus: GpuView, wanted: tuple[int, ...]) -> list[str]:
 
 
 _MUCH_MIB = 1024
-
-
-def activator_at_work(
-    state: State | None, tree: ProcessTree, run: str, who: str | None
-) -> Obstacle | None:
-    """Another run's activator that lives and has not done. `who`: its operator, where known."""
-    if state is None or state.run == run or state.activator is None:
-        return None
-    there = tree.by_inner(state.activator.pid)
-    if there is None or not there.alive or there.id.start != state.activator.start:
-        return None
-    if state.left:
-        return None
-    of = f" of {safe(who)}" if who else ""
-    return Obstacle(
-        f"run {safe(state.run)}{of} is bringing the job up ({state.step}, by process "
-        f"{state.activator.pid})",
-        hint="wait until it is done: fleetstop status shows the job then",
-    )

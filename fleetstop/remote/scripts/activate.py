@@ -59,7 +59,7 @@ BASE/state.json, replaced by rename, 0644, without secrets:
      "reason", "findings": [...], "at", "order", "running", "log_rotated",
      "confirmed_by": "client" | "activator" | null, "checkpoint": what the launch goes on from,
      "resumes": the words to resume that what runs is known to know, or null,
-     "alone": the client has left, "wish", "ended_at"}
+     "alone": the client has left, "gone": as in the spec, "wish", "ended_at"}
 
 Steps: waiting, swapping, swapped, launching, launched, rolling_back; and to end with: cancelled,
 failed, swapped (nothing was to be started), healthy, unconfirmed, unhealthy, rolled_back. It has

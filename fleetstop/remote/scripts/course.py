@@ -42,7 +42,7 @@ class Activation:
         self.state = {"schema": 1, "step": None, "files": "old"}  # type: Json
         self.findings = []  # type: List[str]
         self.state.update(activator=own, findings=self.findings, ended_at=None)
-        self.state.update({name: spec[name] for name in ("run", "release", "before")})
+        self.state.update({name: spec[name] for name in ("run", "release", "before", "gone")})
         names = "trainer exit signal reason at order running resumes log_rotated confirmed_by"
         self.state.update(dict.fromkeys(names.split()))
         self.resumes = spec.get("resumes") or {}  # type: Json
