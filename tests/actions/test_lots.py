@@ -109,7 +109,7 @@ def test_its_records_are_where_the_last_activation_was(monkeypatch: pytest.Monke
     named = job(deploy=Deploy(dest="/root"))
     lot, _ = found(monkeypatch, named, home="/srv", at_work="/root")
     assert lot.dest == "/root"
-    with pytest.raises(Refused, match="run is at work in /srv/[.]fleetstop/train"):
+    with pytest.raises(Refused, match=r"run is at work in /srv/[.]fleetstop/train"):
         found(monkeypatch, named, at_work="/srv")
 
 

@@ -190,6 +190,26 @@ def test_a_near_miss_is_refused_and_says_where_it_would_lie() -> None:
     assert asked.findings[0].endswith("proj/train.py lands as /root/proj/train.py")
 
 
+def test_a_link_of_another_name_is_not_what_a_file_of_its_name_replaces() -> None:
+    """Sent as train.py it would lie beside train_v1.py, and the old code would come up again."""
+    process = runs("python3 train.py", "/opt/lnk")
+    (run,) = loaded(process, {"/opt/lnk/train.py": "/opt/store/train_v1.py"})
+    assert run == Loaded("/opt/store/train_v1.py", "/opt/store", called="train.py")
+    for configured in (None, "/opt/store"):
+        with pytest.raises(DeployFailed) as caught:
+            settle(sent("train.py", "model.py"), (run,), configured=configured)
+        assert "/opt/store/train_v1.py" in caught.value.message
+    with pytest.raises(DeployFailed) as caught:
+        settle(sent("train.py"), (run,))
+    assert caught.value.message == (
+        "/opt/store/train_v1.py is what runs, which train.py is a link to, but train.py would land"
+        " as /opt/store/train.py"
+    )
+    assert caught.value.hint == "send it under the name of that file, train_v1.py"
+    assert settle(sent("train_v1.py"), (run,)).dest == "/opt/store"
+    assert settle(sent("model.py"), (run,)).findings == ()
+
+
 def test_two_files_that_could_be_the_one_that_runs_are_told() -> None:
     """/root/old/train.py: the tree's own old/, or a deployment in a directory called old?"""
     run = Loaded("/root/old/train.py", "/root/old")

@@ -28,12 +28,20 @@ _NO_DISK = ("/proc", "/sys", "/dev")
 class Loaded(Struct, frozen=True):
     """What one process runs, by real names: the file `main`, with `root` first on sys.path.
 
-    `beside`: the other files it may import, where they were listed; None: not looked.
+    `beside`: the other files it may import, where they were listed; None: not looked. `called`: by
+    which name it was started, where that is a link to another.
     """
 
     main: str
     root: str
     beside: frozenset[str] | None = None
+    called: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By any of which whoever sends a file may mean it."""
+        name = posixpath.basename(self.main)
+        return (name, self.called) if self.called is not None else (name,)
 
 
 class Destination(Struct, frozen=True):
@@ -88,8 +96,11 @@ def loaded(process: Process, real: Real) -> tuple[Loaded, ...]:
 
 def _loaded(main: str, root: str, real: Real) -> Loaded:
     name = real_name(main, real)
+    asked = posixpath.basename(main)
+    called = asked if asked != posixpath.basename(name) else None
     # CPython follows the script's link before it takes its directory (Python/pathconfig.c)
-    return Loaded(name, real_name(root, real) if root else posixpath.dirname(name))
+    root = real_name(root, real) if root else posixpath.dirname(name)
+    return Loaded(name, root, called=called)
 
 
 def settle(
@@ -180,11 +191,11 @@ def _configured(payload: Payload, runs: tuple[Loaded, ...], dest: str) -> Destin
     settled = Destination(dest, "deploy.dest", payload, within[0].main if within else None)
     if not within:
         return settled
-    name = posixpath.basename(within[0].main)
-    if any(each.rel == name for each in payload.files):
-        raise _differ(
-            dest, f"the process runs {plain(within[0].main)}, not {plain(_join(dest, name))}"
-        )
+    for name in within[0].names:
+        if any(each.rel == name for each in payload.files):
+            raise _differ(
+                dest, f"the process runs {plain(within[0].main)}, not {plain(_join(dest, name))}"
+            )
     return _told(settled, within[0])
 
 
@@ -245,10 +256,15 @@ def _told(settled: Destination, run: Loaded) -> Destination:
         return settled
     if (near := _near(settled, run)) and posixpath.basename(run.main) != "__main__.py":
         # a job stopped for files that it does not load would come back as the old one
+        link = run.called is not None and posixpath.basename(near) == run.called
+        through = f", which {plain(run.called or '')} is a link to" if link else ""
+        renamed = f"send it under the name of that file, {plain(posixpath.basename(run.main))}"
         raise DeployFailed(
-            f"{plain(run.main)} is what runs, but {plain(settled.landings[near])} would land as "
-            f"{plain(near)}",
-            hint="name what it lies in by its contents, DIR/. , or say --to DIRECTORY",
+            f"{plain(run.main)} is what runs{through}, but {plain(settled.landings[near])} would "
+            f"land as {plain(near)}",
+            hint=renamed
+            if link
+            else "name what it lies in by its contents, DIR/. , or say --to DIRECTORY",
         )
     said = (*settled.findings, _runs(settled, run))
     return Destination(settled.dest, settled.by, settled.payload, settled.main, said)
@@ -259,7 +275,7 @@ def _reaches(settled: Destination, run: Loaded) -> bool:
     places = settled.landings
     if run.main in places:
         return True
-    if any(posixpath.basename(each) == posixpath.basename(run.main) for each in places):
+    if any(posixpath.basename(each) in run.names for each in places):
         return False  # it was meant, and misses
     if run.beside is not None:
         return any(each in run.beside for each in places)
@@ -274,8 +290,7 @@ def _runs(settled: Destination, run: Loaded) -> str:
 
 def _near(settled: Destination, run: Loaded) -> str | None:
     """Where a file of the same name lands."""
-    name = posixpath.basename(run.main)
-    return next((each for each in settled.landings if posixpath.basename(each) == name), None)
+    return next((e for e in settled.landings if posixpath.basename(e) in run.names), None)
 
 
 def _check(settled: Destination, checkpoints: str | None) -> None:
