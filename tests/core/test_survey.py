@@ -35,6 +35,13 @@ def dest(**facts: object) -> Survey:
     return replace(GOOD, dest=replace(ROOM, **facts))
 
 
+def test_what_a_link_leads_out_of_the_place_is_found_before_anything_is_sent() -> None:
+    led = said(there(path="/root/configs/a.yaml", real="/opt/shared/a.yaml"))
+    assert led == ("/root/configs/a.yaml lies outside of /root: a link leads to /opt/shared/a.yaml")
+    assert said(there(path="/root/configs/a.yaml", real="/root/shared/a.yaml")) == ""
+    assert said(replace(dest(path="/", real="/"), files=(replace(OLD, real="/b"),))) == ""
+
+
 def there(**facts: object) -> Survey:
     return replace(GOOD, files=(replace(OLD, **facts),))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -102,7 +103,7 @@ def obstacle(survey: Survey, files: Sequence[File]) -> Obstacle | None:
         if found := _unwritable(place, survey.uid):
             return found
     for there in survey.files:
-        if found := _in_the_way(there):
+        if found := _in_the_way(there) or _elsewhere(survey.dest, there):
             return found
     return _too_full(survey, files)
 
@@ -135,6 +136,15 @@ def _in_the_way(there: There) -> Obstacle | None:
         hint = "a new file could not be given to them; on the host: chown the old one to root there"
         return Obstacle(said, hint)
     return None
+
+
+def _elsewhere(dest: Directory, there: There) -> Obstacle | None:
+    """Swapped in by rename and put back from what is kept is only what lies in one place."""
+    if f"{there.real}/".startswith(f"{dest.real.rstrip('/')}/"):
+        return None
+    name, where = plain(there.path), plain(posixpath.dirname(there.real))
+    said = f"{name} lies outside of {plain(dest.path)}: a link leads to {plain(there.real)}"
+    return Obstacle(said, f"send that by itself, with --to {where}; or leave it out: deploy.ignore")
 
 
 def _too_full(survey: Survey, files: Sequence[File]) -> Obstacle | None:
