@@ -232,8 +232,9 @@ def test_nothing_is_started_beside_what_somebody_has_started_meanwhile(job: Acti
     job.begin(stale_s=1.0, patience_s=300)
     job.order("armed")
     until(lambda: job.state["order"] == "armed", "it heard")
+    twin = subprocess.Popen(["sh", "train.sh"], cwd=elsewhere(job), start_new_session=True)
     again = subprocess.Popen(words, start_new_session=True)
-    job.children.append((again.pid, start_of(again.pid)))
+    job.children += [(each.pid, start_of(each.pid)) for each in (again, twin)]
     old.kill()
     old.wait()
     state = job.end("cancelled")
@@ -244,6 +245,14 @@ def test_nothing_is_started_beside_what_somebody_has_started_meanwhile(job: Acti
     assert again.poll() is None
     assert script.read_text() == "import time\ntime.sleep(300)\n"
     assert job.litter() == []
+
+
+def elsewhere(job: Activator) -> Path:
+    """Another job's directory, where it is started by the very same words."""
+    where = job.place / "twin"
+    where.mkdir()
+    (where / "train.sh").write_text(OLD)
+    return where
 
 
 LATE = """

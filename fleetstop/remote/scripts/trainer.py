@@ -153,18 +153,18 @@ class Trainer:
 
     def elsewhere(self, files: List[bytes], since: Optional[int] = None) -> List[int]:
         """Who was born since its start, or since then, is not of it, and runs one of these files in
-        a Python, has its words, or writes its log: a server that was there before (tmux, a unit)
-        was asked to start it, or somebody has."""
+        a Python, has its words and its directory, or writes its log: a server that was there before
+        (tmux, a unit) was asked to start it, or somebody has."""
         since = self.id["start"] if since is None and self.id is not None else since
         if since is None:
             return []
         log = self.log if self.log is not None and os.path.exists(self.log) else None
         found = set(living.writers(log) if log is not None else ())
-        own = [wary.bytes_of(word) for word in self.spec["argv"]]
+        own = [wary.bytes_of(word) for word in self.spec["argv"]], wary.bytes_of(self.spec["cwd"])
         found |= {
             pid
             for pid in living.pids()
-            if living.words_of(pid) == own or living.script_of(pid) in files
+            if living.started_as(pid) == own or living.script_of(pid) in files
         }
         return sorted(pid for pid in found if living.born_since(pid, since))
 
