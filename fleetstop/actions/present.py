@@ -274,6 +274,7 @@ def located(
         "gpu_total_mib": _total(scene, gpus),
         "above": above(scene, family),
         "code": code,
+        "own_playbook": job.playbook if job else "standard",
     }
 
 

@@ -122,6 +122,7 @@ class Located(Event, frozen=True, tag="located"):
 
     `stops_on`: the signals every trainer hears. `held_mib`/`total_mib`: of this job's GPUs.
     `landings`: how each stop signal would land, the worst over all trainers. `code`: status asks.
+    `own_playbook`: the job's, which counts where none is typed; null where that is not known.
     """
 
     host: str
@@ -146,6 +147,7 @@ class Located(Event, frozen=True, tag="located"):
     above: tuple[AboveRecord, ...] = ()
     checkpoints_unseen: str | None = None
     code: CodeSeen | None = None
+    own_playbook: str | None = None
 
 
 class Looked(Event, frozen=True, tag="looked"):

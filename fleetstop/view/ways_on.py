@@ -99,10 +99,11 @@ def _reasons(outcome: Outcome) -> list[str]:
 
 
 def _end_it_now(outcome: Outcome, known: Known) -> Line:
-    stock = _has_no_such_rung(outcome, known.located)
-    more = ["--playbook", "standard", "--force"] if stock else ["--force"]
-    if _kept_up(known.located) and known.located and known.located.playbook != "systemd":
-        more = ["--playbook", "systemd", "--force"]
+    found = known.located
+    book = "standard" if _has_no_such_rung(outcome, known) else None
+    if found is not None and _kept_up(found):
+        book = None if (found.own_playbook or found.playbook) == "systemd" else "systemd"
+    more = ["--playbook", book, "--force"] if book is not None else ["--force"]
     return note("end it now", f"{known.again(*more) or _same(more, known)}   {_loss(known)}")
 
 
@@ -133,7 +134,7 @@ def _lose_least(outcome: Outcome, known: Known) -> list[Line]:
         return []
     if outcome.verdict not in ("deaf", "busy", "saving", None) or seen.known_format is False:
         return []  # it would never see a complete one
-    stock = ["--playbook", "standard"] if _has_no_such_rung(outcome, known.located) else []
+    stock = ["--playbook", "standard"] if _has_no_such_rung(outcome, known) else []
     more = (*stock, "--after-checkpoint")
     text = known.again(*more) or _same(more, known)
     left = seen.usual_s - age
@@ -149,14 +150,27 @@ def _age_of_whole(seen: CheckpointSeen | None, since_s: float) -> float | None:
     return None if age is None or (seen.complete is False and not seen.whole) else age + since_s
 
 
-def _has_no_such_rung(outcome: Outcome, found: Located | None) -> bool:
-    """The playbook has no rung that --force could open, or it is not the job's own."""
+def _has_no_such_rung(outcome: Outcome, known: Known) -> bool:
+    """The playbook by which the command goes unless it names one has no rung that --force could
+    open, or is not known to have one. That is the job's own; of the same command, what was typed.
+    """
+    found = known.located
     if found is None:
+        return False
+    own = found.own_playbook
+    if own is not None and _stem(own) != found.playbook:
+        return own != "standard" or known.again() is None
+    if own == "standard":
         return False
     typed = (found.playbook or "").startswith("-")
     asked = ("Needs --force", "The answer was no.", "may be lost.")
     consent = found.graceful or any(word in why for word in asked for why in _reasons(outcome))
     return found.lossless or typed or not (consent or outcome.signals)
+
+
+def _stem(playbook: str) -> str:
+    """It may be named by its path."""
+    return playbook.rpartition("/")[2].removesuffix(".yaml")
 
 
 def _loss(known: Known) -> str:

@@ -64,7 +64,7 @@ def located(**changes: Any) -> e.Located:
         "family": FAMILY, "verdict": "busy", "evidence": (), "up_s": 3 * 86400 + 4 * 3600.0,
         "threads": 214, "stops_on": ("INT",), "log": LOG, "checkpoint": CKPT,
         "checkpoints_declared": True, "gpus": GPUS, "gpu_total_mib": 768 * 1024,
-        "landings": {"INT": "heard", "TERM": "fatal"},
+        "landings": {"INT": "heard", "TERM": "fatal"}, "own_playbook": "standard",
     }  # fmt: skip
     return e.Located(**(facts | changes))
 

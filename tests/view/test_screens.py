@@ -14,7 +14,7 @@ import pytest
 from fleetstop import events as e
 from fleetstop.core import inventory as inv
 from fleetstop.core import report as r
-from fleetstop.view import ending, listing, table
+from fleetstop.view import ending, listing, table, ways_on
 from fleetstop.view.layout import Line
 from fleetstop.view.lines import Lines
 from fleetstop.view.ways_on import Known
@@ -31,6 +31,7 @@ GPUS_HELD = s.unclean(
 NOT_SAVED = (
     "not_saved: no checkpoint was written after the signal; lost about 18 min (since step_41000)"
 )
+GENTLE: dict[str, Any] = {"playbook": "graceful", "own_playbook": "graceful", "graceful": False}
 STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_polite": (s.POLITE, {}),
     "stop_polite_quiet": (s.POLITE, {"quiet": True}),
@@ -61,7 +62,7 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_killed_beside_a_checkpoint": (s.KILLED, {}),
     "stop_slow_saving": (s.SLOW, {}),
     "stop_deaf_lossless": (
-        [s.started(), s.located(lossless=True, graceful=False, **s.DEAF), *s.DEAF_GRACEFUL[2:]],
+        [s.started(), s.located(**GENTLE, lossless=True, **s.DEAF), *s.DEAF_GRACEFUL[2:]],
         {},
     ),
     # --force was there already; it is the ladder that has no such rung
@@ -398,6 +399,40 @@ def test_an_end_right_after_its_own_save_says_so_and_one_without_is_nothing_to_b
     assert soon.tone == "good"
     assert late.text.endswith("stopped in 13 s by TERM, NOT saved.")
     assert late.tone == "warn"
+
+
+@pytest.mark.parametrize(
+    ("used", "own", "lossless", "needs"),
+    [
+        ("standard", "standard", False, False),
+        ("--ladder", "standard", False, False),  # the command goes without it
+        ("standard", "graceful", False, True),
+        ("graceful", "graceful", True, True),
+        ("graceful", "standard", True, False),
+        ("mine", "playbooks/mine.yaml", False, False),
+        ("mine", None, False, False),
+    ],
+)
+def test_a_playbook_is_named_only_where_the_jobs_own_would_not_do(
+    used: str, own: str | None, lossless: bool, needs: bool
+) -> None:
+    """It was to be typed where the job's own was that one already, and not where that had been
+    typed against the job's own."""
+    book: dict[str, Any] = {"playbook": used, "own_playbook": own, "lossless": lossless}
+    found = s.located(**book, **s.DEAF, checkpoint=s.REGULAR, graceful=False)
+    skipped = (r.SkippedRecord(signal="KILL", reason="it needs consent. Needs --force"),)
+    outcome = s.outcome("still_running", verdict="deaf", skipped=skipped)
+    lines = ways_on.ways_on(outcome, Known(located=found, asked="ct200"))
+    more = " --playbook standard" if needs else ""
+    assert lines[0].text.startswith(f"fleetstop stop ct200{more} --after-checkpoint ")
+    assert lines[1].text.startswith(f"fleetstop stop ct200{more} --force ")
+
+
+def test_the_same_command_goes_by_what_was_typed() -> None:
+    found = s.located(playbook="--ladder", **s.DEAF, graceful=False)
+    outcome = s.outcome("still_running", verdict="deaf")
+    lines = ways_on.ways_on(outcome, Known(located=found, command="restart", more=None))
+    assert lines[0].text.startswith("the same command with --playbook standard --force ")
 
 
 def test_what_a_command_of_the_ladder_ended_is_said_in_words() -> None:
