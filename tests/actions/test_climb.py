@@ -58,6 +58,7 @@ def test_a_polite_job_hears_one_signal_saves_and_is_told_of_step_by_step() -> No
         told = [type(each) for each in stage.told]
         order = [events.Located, events.RungEntered, events.SignalSent, events.TargetFinished]
         assert [each for each in told if each in order] == order
+        assert [each.own_playbook for each in stage.of(events.Located)] == ["standard"]
         exits = [(each.pid, each.role) for each in stage.of(events.MemberExited)]
         assert exits == [(10, "trainer"), (5, "wrapper")]
         assert host.ledgers == {}

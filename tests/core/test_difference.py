@@ -167,6 +167,20 @@ def test_a_size_is_spoken(size: int, said: str) -> None:
 lines = st.lists(st.sampled_from(["a", "b", "c", " x", "@@", "+", "-", "--- a"]), max_size=12)
 
 
+def test_a_value_is_masked_though_its_name_stands_above_what_is_shown() -> None:
+    rest = "".join(f"  l{at}: {at}\n" for at in range(9))
+    old = f"{rest}- name: X_TOKEN\n  value: hunter2x\n  a: 1\n  b: 2\n  c: 3\n"
+    new = f"more: 1\n{old}".replace("c: 3", "c: 4")
+    told = "\n".join(each.text for each in difference("k.yaml", side(old), side(new)).lines)
+    assert "   value: ***" in told
+    assert "X_TOKEN" not in told
+    added = "\n".join(each.text for each in difference("k.yaml", None, side(old)).lines)
+    assert "+- name: X_TOKEN\n+  value: ***\n+  a: 1" in added
+    swapped = new.replace("hunter2x", "hunter3x")
+    told = "\n".join(each.text for each in difference("k.yaml", side(old), side(swapped)).lines)
+    assert "-  value: ***\n+  value: ***" in told
+
+
 def applied(old: list[str], shown: tuple[Line, ...]) -> list[str]:
     """The old lines with the difference put in, as patch(1) does."""
     made: list[str] = []

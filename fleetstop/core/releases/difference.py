@@ -7,6 +7,7 @@ deploys it reads it here. Of a file whose name tells of secrets only the sizes a
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 from msgspec import Struct
 
 from fleetstop.core import redact
-from fleetstop.core.code_lines import Style, masked, style_of
+from fleetstop.core.code_lines import Style, masked, masked_beside, style_of
 from fleetstop.core.secret_names import may_hold_secrets
 from fleetstop.core.spelling import plain
 
@@ -28,6 +29,8 @@ _MOST_LINES = 20_000
 _MOST_TRIES = 150_000
 _LONGEST_LINE = 2_000
 _PRIVATE_KEY = b"PRIVATE KEY-----"
+# as difflib writes them: of no lines at all, the line before where they would stand
+_RANGES = re.compile(r"@@ -(?P<old>\d+)(?:,\d+)? \+(?P<new>\d+)(?:,\d+)? @@")
 _LOOKED_AT = 8_000  # git calls binary what has a NUL in its first 8000 bytes (xdiff-interface.c)
 
 
@@ -196,14 +199,24 @@ def _tries(before: list[str], after: list[str]) -> int:
 
 
 def _unified(before: list[str], after: list[str], style: Style) -> Iterator[Line]:
-    kinds: dict[str, LineKind] = {"+": "added", "-": "removed", " ": "same", "@": "hunk"}
+    kinds: dict[str, LineKind] = {"+": "added", "-": "removed", " ": "same"}
+    sides = ([each.rstrip("\n") for each in side] for side in (before, after))
+    beside = [masked_beside(side, style) for side in sides]
+    at = [0, 0]  # the next line of either
     for count, line in enumerate(difflib.unified_diff(before, after, lineterm="")):
         if count < 2:
             continue  # its own two names
-        whole = line.removesuffix("\n")
-        sign, text = (whole[0], whole[1:]) if line[0] != "@" else ("", whole)
-        yield Line(kinds[line[0]], sign + _harmless(text, style))
-        if whole == line and line[0] != "@":
+        if found := _RANGES.match(line):
+            at = [int(found["old"]) - 1, int(found["new"]) - 1]
+            yield Line("hunk", line)
+            continue
+        sign, text = line[0], line[1:].removesuffix("\n")
+        for side, (signs, shown) in enumerate(zip(("- ", "+ "), beside, strict=True)):
+            if sign in signs:
+                text = shown.get(at[side], text)
+                at[side] += 1
+        yield Line(kinds[sign], sign + _harmless(text, style))
+        if not line.endswith("\n"):
             yield Line("note", "\\ no line end here")
 
 
