@@ -150,6 +150,12 @@ def test_an_old_checkpoint_among_its_own_words_is_told_before_and_after_the_stop
     assert (before, after) == ([], [said.format(3).replace("step_1", "step_2")])
     before, after = asyncio.run(story(RESUMING))
     assert (before, after) == ([], ["it goes on from /ck/step_3.pt"])
+    env = {"RESUME_FROM": "/ck/step_1.pt"}
+    before, after = asyncio.run(story(Launch(run=run[:2], cwd="/root", env=env)))
+    said = "its variable RESUME_FROM names /ck/step_1.pt, though /ck/step_{}.pt is newer; " + (
+        "--env RESUME_FROM=/ck/step_{}.pt starts it from that"
+    )
+    assert (before, after) == ([said.format(2, 2)], [said.format(3, 3)])
 
 
 async def went_back(host: LaunchHost, told: LaunchPlan) -> State:

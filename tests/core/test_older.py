@@ -11,9 +11,9 @@ from fleetstop.core.launching.spec import LaunchSpec
 SAVES = Saves("/ck/step_9.pt", ("/ck/step_1", "/ck/step_3.pt"))
 
 
-def start(*words: str, added: tuple[str, ...] = ()) -> Recipe:
+def start(*words: str, added: tuple[str, ...] = (), **env: str) -> Recipe:
     spec = LaunchSpec(
-        argv=("python3", "t.py", *words, *added), cwd="/ck", env={}, log=None, uid=0, gid=0,
+        argv=("python3", "t.py", *words, *added), cwd="/ck", env=env, log=None, uid=0, gid=0,
         groups=(), umask=0o22, nice=0, limits={}, mark="m", status="/s",
     )  # fmt: skip
     return Recipe(spec, added=added)
@@ -71,3 +71,39 @@ def test_where_no_complete_one_is_seen_none_is_newer() -> None:
     named = start("--resume", "/ck/step_3.pt")
     assert from_older(named, Saves(None, ("/ck/step_3.pt",))) == ()
     assert names_one(start("--resume", "/ck/step_9.pt"), SAVES)  # by the stop it will not be
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("/ck/step_3.pt", f"/ck/step_3.pt, {NEWER}; --env FROM=/ck/step_9.pt starts it from that"),
+        ("./step_3.pt", f"/ck/step_3.pt, {NEWER}; --env FROM=/ck/step_9.pt starts it from that"),
+        ("--resume /ck/step_3.pt --key hunter2x", f"/ck/step_3.pt, {NEWER}"),
+        ("/ck/step_1/model.pt", f"/ck/step_1/model.pt, {NEWER}"),
+    ],
+)
+def test_a_variable_that_names_an_older_one_is_told_and_nothing_else_of_it(
+    value: str, said: str
+) -> None:
+    """Nobody told: what was saved since was lost."""
+    made = start(FROM=value, DB_PASS="hunter2x", HOME="/root")
+    assert from_older(made, SAVES) == (f"its variable FROM names {said}",)
+    assert names_one(made, SAVES)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"FROM": "/ck/step_9.pt", "INIT": "/ck/step_3.pt"}, {"PWD": "/ck/step_1"},
+        {"FROM": "/other/step_3.pt"}, {"CK": "/ck"}, {"FROM": "step_1"}, {"OLDPWD": "/ck/step_1"},
+    ],
+)  # fmt: skip
+def test_a_variable_that_names_none_or_the_newest_needs_no_word(env: dict[str, str]) -> None:
+    assert from_older(start(**env), SAVES) == ()
+
+
+def test_words_that_go_on_from_the_newest_win_over_a_variable() -> None:
+    env = {"FROM": "/ck/step_3.pt"}
+    assert from_older(start("--resume", "/ck/step_9.pt", **env), SAVES) == ()
+    made = start(added=("--resume", "/ck/step_9.pt"), **env)
+    assert (from_older(made, SAVES), names_one(made, SAVES)) == ((), False)

@@ -1,11 +1,11 @@
-"""A start whose own words name a checkpoint that is not the newest: it would lose what was saved
-since. Starts nothing, and sees no disk."""
+"""A start whose own words or variables name a checkpoint that is not the newest: it would lose what
+was saved since. Starts nothing, and sees no disk."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -16,6 +16,8 @@ from fleetstop.core.spelling import plain
 
 # what stands around a path in a shell's text, or before it in --resume=PATH
 _AROUND = re.compile(r"[\s'\"=,;|&()<>]+")
+# where a shell stands and stood, which no program goes on from
+_NOT_ASKED = frozenset({"PWD", "OLDPWD", "_"})
 _OPTION = re.compile(r"--?[A-Za-z0-9][\w.-]*")
 
 
@@ -35,16 +37,26 @@ class _Named(Struct, frozen=True):
     option: str | None
 
 
+class _Held(Struct, frozen=True):
+    """By a variable; `alone`: it holds nothing else."""
+
+    name: str
+    path: str
+    alone: bool
+
+
 def names_one(made: Recipe, saves: Saves) -> bool:
-    """Whether the words of this start, as they are said once, name a checkpoint that is there."""
+    """Whether the words or variables of this start, as they are said once, name a checkpoint that
+    is there."""
     newest = (saves.newest,) if saves.newest is not None else ()
-    return not made.added and bool(_named(made, (*saves.older, *newest)))
+    there = (*saves.older, *newest)
+    return not made.added and bool(_named(made, there) or _held(made, there))
 
 
 def from_older(made: Recipe, saves: Saves) -> tuple[str, ...]:
     """Sentences. None where it goes on from the newest by the inventory's words, or names that."""
     newest = saves.newest
-    if made.added or newest is None or _named(made, (newest,)):
+    if made.added or newest is None or _named(made, (newest,)) or _held(made, (newest,)):
         return ()
     told = []
     for one in _named(made, saves.older):
@@ -53,6 +65,11 @@ def from_older(made: Recipe, saves: Saves) -> tuple[str, ...]:
         words = redact.command(argv[first : one.at + 1]) if one.option else plain(one.path)
         way = f"; {_way(one.option)} in the inventory goes on from that" if one.option else ""
         told.append(f"it is started with {words}, though {plain(newest)} is newer{way}")
+    for each in _held(made, saves.older):
+        again = redact.command(("--env", f"{each.name}={newest}"))
+        way = f"; {again} starts it from that" if each.alone else ""
+        has = f"its variable {plain(each.name)} names {plain(each.path)}"
+        told.append(f"{has}, though {plain(newest)} is newer{way}")
     return tuple(dict.fromkeys(told))
 
 
@@ -65,15 +82,31 @@ def _way(option: str) -> str:
 def _named(made: Recipe, saves: Iterable[str]) -> tuple[_Named, ...]:
     known, argv, found = tuple(saves), made.spec.argv, []
     for at, word in enumerate(argv):
-        for piece in dict.fromkeys((word, *_AROUND.split(word))):
-            # a bare number or name may be anything
-            if not {"/", "."} & set(piece):
-                continue
-            path = posixpath.normpath(posixpath.join(made.spec.cwd, piece))
-            if any(path == each or path.startswith(f"{each}/") for each in known):
-                option = _option(argv, at, piece) if path in known else None
-                found.append(_Named(at, path, option))
+        for piece, path in _paths(word, made.spec.cwd, known):
+            option = _option(argv, at, piece) if path in known else None
+            found.append(_Named(at, path, option))
     return tuple(found)
+
+
+def _held(made: Recipe, saves: Iterable[str]) -> tuple[_Held, ...]:
+    known = tuple(saves)
+    return tuple(
+        _Held(name, path, alone=piece == value and path in known)
+        for name, value in made.spec.env.items()
+        if name not in _NOT_ASKED
+        for piece, path in _paths(value, made.spec.cwd, known)
+    )
+
+
+def _paths(text: str, cwd: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Those in it that are one of the known ones, or lie within one; as it is said, and whole."""
+    for piece in dict.fromkeys((text, *_AROUND.split(text))):
+        # a bare number or name may be anything
+        if not {"/", "."} & set(piece):
+            continue
+        path = posixpath.normpath(posixpath.join(cwd, piece))
+        if any(path == each or path.startswith(f"{each}/") for each in known):
+            yield piece, path
 
 
 def _option(argv: Sequence[str], at: int, piece: str) -> str | None:
