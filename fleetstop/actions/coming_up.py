@@ -14,7 +14,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import LAST_LINES, Grown, Stamp, Watch
 from fleetstop.core import redact
 from fleetstop.core.launching.activation import State
-from fleetstop.core.launching.ended import Record, started_as, way_of, wraps
+from fleetstop.core.launching.ended import Record, started_as, way_of
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import HealthCheck, HealthRecord
 from fleetstop.core.verdict import Look, judge
@@ -119,8 +119,8 @@ class Rise:
             return (f"{started_as(self._argv(old))} ended: {how}",)
         state = self._activation.state if not old else None
         if state is not None and (state.exit is not None or state.signal is not None):
-            if state.exit == 0 and state.reason and wraps(self._argv(old)):
-                return (state.reason,)  # with the last line of its log
+            if state.reason:
+                return (state.reason,)  # with the last line of its log, as it was then
             how = way_of(self._argv(old), Record(mark="", exit=state.exit, signal=state.signal))
             return (f"{started_as(self._argv(old))} ended: {how}",)
         if state is not None and state.reason:

@@ -49,11 +49,11 @@ def back(job: Activator) -> dict[str, Any]:
 
 def test_a_version_that_dies_after_a_while_is_taken_back(job: Activator) -> None:
     started = time.monotonic()
-    launched(job, "sleep 2; exit 7\n")
+    launched(job, "sleep 2; echo no --lr; exit 7\n")
     state = back(job)
     assert time.monotonic() - started > 2
     assert (state["exit"], state["signal"]) == (7, None)
-    assert state["reason"] == "sh train.sh ended with exit code 7"
+    assert state["reason"] == 'sh train.sh ended with exit code 7 (last line: "no --lr")'
 
 
 def test_a_version_that_cannot_be_executed_is_taken_back(job: Activator) -> None:
@@ -71,8 +71,8 @@ def test_a_version_that_cannot_be_executed_is_taken_back(job: Activator) -> None
 @pytest.mark.parametrize(
     ("last", "told"),
     [
-        ("train.py: error: no --lr", '; last line: "train.py: error: no --lr"'),
-        ("KeyError: 1\\033[0m\\r", '; last line: "KeyError: 1?[0m"'),
+        ("train.py: error: no --lr", ' (last line: "train.py: error: no --lr")'),
+        ("KeyError: 1\\033[0m\\r", ' (last line: "KeyError: 1?[0m")'),
         ("HF_TOKEN=hf_AbCdEf", ""),  # a secret is not kept: better no line than that
         ("", ""),
     ],
@@ -93,7 +93,7 @@ def test_a_version_that_a_signal_ends_is_taken_back(job: Activator) -> None:
     os.kill(job.runs_now("new"), signal.SIGSEGV)
     state = back(job)
     assert (state["exit"], state["signal"]) == (None, "SEGV")
-    assert state["reason"] == "sh train.sh was ended by SEGV"
+    assert state["reason"] == 'sh train.sh was ended by SEGV (last line: "new tok/s")'
 
 
 def test_what_the_client_finds_unhealthy_it_ends_and_sends_back(job: Activator) -> None:

@@ -65,9 +65,21 @@ def test_a_wrappers_0_is_not_told_as_its_trainers() -> None:
         '"train.py: error: unrecognized arguments: --lr"'
     )
     assert way_of(("/root/run.sh",), ENDED) == "exit 0, its trainer's own end is not known"
-    assert way_of(("python3", "train.py"), ENDED, lines) == "exit 0"
-    other = Record(mark="m", ended_at=DEAD, exit=2)
-    assert way_of(RUN_SH, other, lines) == "exit 2"
+    assert way_of(("python3", "train.py"), ENDED) == "exit 0"
     told = way_of(RUN_SH, ENDED, ("HF_TOKEN=hf_AbCdEf123456 " + "x" * 500,))
     assert "hf_AbC" not in told
     assert len(told) < 220
+
+
+def test_an_end_is_told_with_the_last_line_of_the_log_and_a_wrappers_as_its_own() -> None:
+    """`exit 1` says nothing of why; the trainer's last line does."""
+    lines = ("Traceback", "KeyError: 'lr'", " ")
+    last = "; last line: \"KeyError: 'lr'\""
+    two = Record(mark="m", ended_at=DEAD, exit=2)
+    assert way_of(("python3", "train.py"), two, lines) == f"exit 2{last}"
+    assert way_of(RUN_SH, two, lines) == f"exit 2 (the wrapper's){last}"
+    assert way_of(RUN_SH, two) == "exit 2 (the wrapper's)"
+    fell = Record(mark="m", ended_at=DEAD, signal="SEGV")
+    assert way_of(RUN_SH, fell, lines) == f"killed by SEGV{last}"
+    never = Record(mark="m", ended_at=DEAD, failed="cannot run it")
+    assert way_of(RUN_SH, never, lines) == "cannot run it"

@@ -231,9 +231,15 @@ def test_the_end_of_a_wrapper_is_not_told_as_its_trainers() -> None:
     assert found.why == (f"10 ended within 2 s; what started it then ended: {unknown}",)
     found = health(WRAPPED, look(2.0, record=record, log=("KeyError: 'lr'",)))
     assert found.why == (f"bash run.sh ended within 2 s: {unknown}; last line: \"KeyError: 'lr'\"",)
-    own = msgspec.structs.replace(record, trainer=Born(10, 5))
-    found = health(WRAPPED, look(2.0, lost=(10,), record=own))
-    assert found.why == ("10 ended within 2 s: exit 0",)
+    own = msgspec.structs.replace(record, trainer=Born(10, 5), exit=1)
+    found = health(WRAPPED, look(2.0, lost=(10,), record=own, log=("KeyError: 'lr'",)))
+    assert found.why == ("10 ended within 2 s: exit 1; last line: \"KeyError: 'lr'\"",)
+    bad = msgspec.structs.replace(record, exit=2)
+    found = health(WRAPPED, look(2.0, lost=(10,), record=bad, log=("KeyError: 'lr'",)))
+    last = "; last line: \"KeyError: 'lr'\""
+    assert found.why == (f"10 ended within 2 s; what started it then ended: exit 2{last}",)
+    found = health(WRAPPED, look(2.0, record=bad, log=("KeyError: 'lr'",)))
+    assert found.why == (f"bash run.sh ended within 2 s: exit 2 (the wrapper's){last}",)
 
 
 def test_a_wrapper_below_which_nobody_trains_is_waited_for_and_then_told() -> None:

@@ -11,7 +11,11 @@ from fleetstop.core.launching.spec import LaunchSpec
 SAVES = Saves("/ck/step_9.pt", ("/ck/step_1", "/ck/step_3.pt"))
 
 
-def start(*words: str, added: tuple[str, ...] = (), **env: str) -> Recipe:
+def start(*words: str, added: tuple[str, ...] = ()) -> Recipe:
+    return holding({}, *words, added=added)
+
+
+def holding(env: dict[str, str], *words: str, added: tuple[str, ...] = ()) -> Recipe:
     spec = LaunchSpec(
         argv=("python3", "t.py", *words, *added), cwd="/ck", env=env, log=None, uid=0, gid=0,
         groups=(), umask=0o22, nice=0, limits={}, mark="m", status="/s",
@@ -86,7 +90,7 @@ def test_a_variable_that_names_an_older_one_is_told_and_nothing_else_of_it(
     value: str, said: str
 ) -> None:
     """Nobody told: what was saved since was lost."""
-    made = start(FROM=value, DB_PASS="hunter2x", HOME="/root")
+    made = holding({"FROM": value, "DB_PASS": "hunter2x", "HOME": "/root"})
     assert from_older(made, SAVES) == (f"its variable FROM names {said}",)
     assert names_one(made, SAVES)
 
@@ -99,11 +103,11 @@ def test_a_variable_that_names_an_older_one_is_told_and_nothing_else_of_it(
     ],
 )  # fmt: skip
 def test_a_variable_that_names_none_or_the_newest_needs_no_word(env: dict[str, str]) -> None:
-    assert from_older(start(**env), SAVES) == ()
+    assert from_older(holding(env), SAVES) == ()
 
 
 def test_words_that_go_on_from_the_newest_win_over_a_variable() -> None:
     env = {"FROM": "/ck/step_3.pt"}
-    assert from_older(start("--resume", "/ck/step_9.pt", **env), SAVES) == ()
-    made = start(added=("--resume", "/ck/step_9.pt"), **env)
+    assert from_older(holding(env, "--resume", "/ck/step_9.pt"), SAVES) == ()
+    made = holding(env, added=("--resume", "/ck/step_9.pt"))
     assert (from_older(made, SAVES), names_one(made, SAVES)) == ((), False)

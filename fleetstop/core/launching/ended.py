@@ -67,13 +67,17 @@ def wraps(argv: Sequence[str]) -> bool:
 
 
 def way_of(argv: Sequence[str], record: Record, log: Sequence[str] = ()) -> str:
-    """`way` of what was started with these words; `log`: its new lines, of which the last is the
-    best evidence where a wrapper hides how its trainer ended."""
-    if record.failed is not None or record.exit != 0 or not wraps(argv):
+    """`way` of what was started with these words, none of them where it is the trainer itself;
+    `log`: its new lines, of which the last is the best evidence, most of all where a wrapper hides
+    how its trainer ended."""
+    if record.failed is not None:
         return way(record)
+    whose = ""
+    if record.exit is not None and wraps(argv):
+        whose = " (the wrapper's)" if record.exit else ", its trainer's own end is not known"
     last = next((each.strip() for each in reversed(log) if each.strip()), "")
     said = f'; last line: "{redact.text(last, _LINE)}"' if last else ""
-    return f"{way(record)}, its trainer's own end is not known{said}"
+    return f"{way(record)}{whose}{said}"
 
 
 def started_as(argv: Sequence[str]) -> str:

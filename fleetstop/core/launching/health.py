@@ -195,8 +195,9 @@ def _end(expected: Expected, seen: Seen) -> str:
     if record is None or record.ended_at is None:
         return ""
     if seen.lost and (record.trainer is None or record.trainer.pid in seen.lost):
-        return f": {way(record)}"
-    how = way_of(expected.argv, record, seen.log or ())
+        return f": {way_of((), record, seen.log or ())}"
+    argv = () if seen.lost and record.exit else expected.argv  # said to be what started it
+    how = way_of(argv, record, seen.log or ())
     return f"; what started it then ended: {how}" if seen.lost else f": {how}"
 
 

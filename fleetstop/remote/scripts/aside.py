@@ -61,7 +61,7 @@ def last_line(log: bytes, begin: int) -> str:
     if not last or SECRET.search(last):
         return ""
     told = "".join(each if each.isprintable() else "?" for each in last)
-    return '; last line: "%s"' % (told if len(told) <= LINE else told[:LINE] + "...")
+    return ' (last line: "%s")' % (told if len(told) <= LINE else told[:LINE] + "...")
 
 
 def goes_on_from(resume: Json) -> Tuple[Optional[str], List[str]]:

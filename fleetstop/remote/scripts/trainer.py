@@ -27,6 +27,13 @@ Json = Dict[str, Any]
 START_S = 60.0  # so long the supervisor may take to tell of the start
 FAILED_S = 5.0  # so long after the command that should have started it has failed
 OWN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+ASKED = (
+    "HUP",
+    "INT",
+    "QUIT",
+    "TERM",
+    "KILL",
+)  # somebody has ended it: its log tells nothing of why
 ROOM = b" " * 4096
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 SUPERVISE = os.path.join(os.path.dirname(os.path.abspath(os.fsencode(__file__))), b"supervise.py")
@@ -180,19 +187,24 @@ class Trainer:
         if state.get("failed"):
             return None, None, str(state["failed"])
         if state.get("signal"):
-            return None, state["signal"], f"{self.name} was ended by {state['signal']}"
+            told = f"{self.name} was ended by {state['signal']}"
+            crashed = state["signal"] not in ASKED
+            return None, state["signal"], told + (self._said_last() if crashed else "")
         if state.get("exit") is not None:
             told = f"{self.name} ended with exit code {state['exit']}"
-            return state["exit"], None, told + (self._hidden() if state["exit"] == 0 else "")
+            hidden = self._hidden() if state["exit"] == 0 else ""
+            return state["exit"], None, f"{told}{hidden}{self._said_last()}"
         return None, None, f"{self.name} ended, and how was not recorded"
+
+    def _said_last(self) -> str:
+        return aside.last_line(self.log, self._old) if self.log is not None else ""
 
     def _hidden(self) -> str:
         """A shell's 0 tells nothing of its trainer; what was logged last may."""
         name = os.path.basename(self.spec["argv"][0])
         if name not in SHELLS and not name.endswith(".sh"):
             return ""
-        said = aside.last_line(self.log, self._old) if self.log is not None else ""
-        return f", its trainer's own end is not known{said}"
+        return ", its trainer's own end is not known"
 
     def said(self, pattern: Optional[str]) -> Optional[bool]:
         """Whether a line that was logged since the start matches; None: that took too long."""
