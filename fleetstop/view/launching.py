@@ -161,12 +161,17 @@ def _log(event: e.LogSaid, spoken: Spoken, alike: int) -> list[str]:
 
 def _unhealthy(event: e.Unhealthy, spoken: Spoken) -> list[tuple[str, str]]:
     who = "what ran before is NOT HEALTHY either" if event.old else "NOT HEALTHY"
-    why = "; ".join(redact.text(each) for each in event.why)
+    # its log stands here as it is: the line that the reason ends with is told once
+    whys = [each.partition(_LAST_LINE)[0] if event.log else each for each in event.why]
+    why = "; ".join(redact.text(each) for each in whys)
     # what stands above stands there in its order; only what came after it is news
     known = [at for at, each in enumerate(event.log) if each in spoken.lines]
     rest = event.log[known[-1] + 1 :] if known else event.log
     last = [("", f'its log: "{redact.text(each, LINE_SHOWN)}"') for each in rest if each.strip()]
     return [("! ", f"{who}: {why}"), *last]
+
+
+_LAST_LINE = '; last line: "'
 
 
 def _version(release: str | None) -> str:

@@ -19,11 +19,11 @@ GOOD = (
     "alive as 31004", "hears INT", "its arguments arrived", "its environment arrived",
     "uses GPU 0-7",
 )  # fmt: skip
-DEAD = "31004 ended within 2 s: exit 1"
 LAST = (
     '  File "/root/train_dflash_pipeline.py", line 211, in <module>',
     "ValueError: hidden size 4096 is no multiple of 96",
 )
+DEAD = f'31004 ended within 2 s: exit 1; last line: "{LAST[1]}"'
 
 
 def health(
@@ -159,7 +159,7 @@ RESTART: list[e.AnyEvent] = [
     ),
 ]  # fmt: skip
 USAGE = "train_dflash_pipeline.py: error: unrecognized arguments: --lrr 1e-4"
-ENDED = "31004 ended within 1 s: exit 2"
+ENDED = f'31004 ended within 1 s; what started it then ended: exit 2; last line: "{USAGE}"'
 WENT_BACK: list[e.AnyEvent] = [
     s.started("restart", more=("--env", "SEED=7", "--", "--lrr", "1e-4")),
     shown(command="bash /root/run.sh --lrr 1e-4", added=("SEED",), roll_back=True),
