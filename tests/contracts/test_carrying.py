@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import time
@@ -16,7 +17,7 @@ import pytest
 from fleetstop.core.commands import Carried
 from fleetstop.errors import FrameTimedOut, RemoteFailed
 from tests.contracts import test_boot_verbs as verbs
-from tests.fakes.local_channel import SHELLS
+from tests.fakes.local_channel import SHELLS, LocalChannel
 from tests.fakes.local_place import LocalPlace, local_place
 
 kind = verbs.kind
@@ -192,3 +193,19 @@ def test_one_that_is_killed_under_it_is_a_failure() -> None:
             await place.carry(["sh", "-c", "echo last words >&2; kill -9 $PPID"], b"", 20)
 
     play(story)
+
+
+def test_no_pipe_is_left_to_a_loop_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that left the session holds its pipes on; Python told of them in another test."""
+    told: list[str] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda each: told.append(repr(each.exc_value)))
+
+    async def story() -> None:
+        channel = await LocalChannel.start(["bash", "-c", "setsid sleep 2 & exit 0"])
+        channel.write(b"x" * 1_000_000)  # more than a pipe takes
+        await asyncio.sleep(0.3)
+        await channel.end()
+
+    asyncio.run(story())
+    gc.collect()
+    assert told == []

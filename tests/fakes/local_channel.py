@@ -16,6 +16,8 @@ from fleetstop.remote.ssh_channel import Channel
 
 SHELLS: dict[str, list[str]] = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
 
+_TURNS = 3  # of the loop, until the last pipe has told that it is closed
+
 
 def is_installed(kind: str) -> bool:
     return shutil.which(SHELLS[kind][0]) is not None
@@ -102,6 +104,16 @@ class LocalChannel:
         # asyncio waits for the pipes too, which a child that left the session may hold
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), 1.0)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Of the pipes: asyncio closes what is left of them only once their loop is closed, and
+        then it cannot. Where the process had ended already it has waited for none of them."""
+        if not self._stdin.get_extra_info("pipe").closed:  # what nobody reads keeps it open
+            self._stdin.transport.abort()
+        self._process._transport.close()  # type: ignore[attr-defined]
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     async def _hear_stderr(self) -> None:
         assert self._process.stderr is not None
