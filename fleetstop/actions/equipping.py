@@ -26,7 +26,7 @@ from fleetstop.core.launching.activator import ActivatorSpec, Resume, SwapFile, 
 from fleetstop.core.launching.dropped import dropped
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
-from fleetstop.core.launching.older import Saves, from_older, names_one
+from fleetstop.core.launching.older import Saves, from_older, named
 from fleetstop.core.launching.recipe import (
     Extra,
     Known,
@@ -165,17 +165,20 @@ class Equipment:
     def _resume(self) -> Resume | None:
         """For an activator that will be on its own once the old run has ended."""
         directory, new, old = self._lot.job.checkpoints, self.new, self.old
-        if directory is None or not self._asks:
+        own = named(new, self._saves)
+        if directory is None or not (self._asks or own):
             return None
+        launch = new.around if asks_for_one(new.resume) else None
         return Resume(
             known=self._place.checkpoint,
             directory=directory,
-            words=new.resume,
-            launch=new.around if asks_for_one(new.resume) else None,
+            words=() if own else new.resume,
+            launch=(new.spec.argv, ()) if own else launch,
             launch_old=old.around if old is not None and asks_for_one(old.resume) else None,
             rules=rules.told(),
             placeholder=CHECKPOINT,
             words_old=old.resume if old is not None else None,
+            named=own,
         )
 
     async def plan(self) -> LaunchPlan:
@@ -286,7 +289,7 @@ class Equipment:
     async def late(self, plan: LaunchPlan) -> LaunchPlan:
         """Once the old run has ended: its last checkpoint is the one to go on from."""
         lot, known = self._lot, self._place.checkpoint
-        if not self._asks and not names_one(self.new, self._saves):
+        if not self._asks and not named(self.new, self._saves):
             return plan
         self._saves = await saves(lot.scope, lot.job.checkpoints, at_rest=True)
         self._tell_older()

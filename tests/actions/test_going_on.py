@@ -34,6 +34,7 @@ from tests.fakes.fake_activator import BASE, LaunchHost
 from tests.fakes.fake_host import whole
 
 RESUMING = Launch(run=("bash", "run.sh"), cwd="/root", resume=("--resume", "{checkpoint}"))
+STEPS = ("/ck/step_1.pt", "/ck/step_2.pt")
 ERRAND = Errand(command="restart", stop=Wish(playbook=GENTLE, consent="absent"))
 
 
@@ -135,6 +136,12 @@ def test_an_old_checkpoint_among_its_own_words_is_told_before_and_after_the_stop
         before = list(lot.findings)
         told = await needs.plan()
         host.write("/ck/step_3.pt", whole())
+        resume, spec = told.spec.resume, told.spec.launch
+        assert resume is not None
+        assert spec is not None
+        own = resume.named
+        assert own == () if launch.resume else own in ((STEPS[0],), (STEPS[1],))
+        assert launch.resume or resume.launch == (spec.argv, ())
         late = await needs.late(told)
         assert late is told or launch.resume
         return before, lot.findings[len(before) :]

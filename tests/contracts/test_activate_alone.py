@@ -174,6 +174,30 @@ def test_what_nothing_is_told_to_go_on_from_is_not_said_to(job: Activator) -> No
     assert (state["findings"], state["resumes"]) == ([], None)
 
 
+@pytest.mark.parametrize(("named", "saves"), [(100, True), (100, False), (99, False)])
+def test_words_that_name_an_older_one_are_told_of_by_it_too(
+    job: Activator, named: int, saves: bool
+) -> None:
+    """It is started as it is, from what was once the newest, or was not even that."""
+    job.spec["files"].clear()
+    job.new("train.sh", RESUMES)
+    ck = job.place / "ck"
+    old, known = checkpoint(ck, 99), checkpoint(ck, 100)
+    path = str(known if named == 100 else old)
+    launch = job.launch("new", argv=["sh", "train.sh", "-r", path])
+    told = {
+        **resume(job, known), "words": [], "launch": [launch["argv"], []], "launch_old": None,
+        "named": [path],
+    }  # fmt: skip
+    job.begin(stale_s=600, launch=launch, resume=told)
+    newest = checkpoint(ck, 200) if saves else known
+    job.order("armed alone")
+    state = job.end("healthy")
+    assert said(job, 1) == [f"-r {path}"]
+    why = f"the client left: what it is started with names {path}, though {newest} is newer"
+    assert state["findings"] == ([why] if str(newest) != path else [])
+
+
 def test_where_it_cannot_look_it_keeps_to_what_was_known_and_says_so(job: Activator) -> None:
     job.spec["files"].clear()
     job.new("train.sh", RESUMES)

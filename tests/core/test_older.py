@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleetstop.core.launching.older import Saves, from_older, names_one
+from fleetstop.core.launching.older import Saves, from_older, named
 from fleetstop.core.launching.recipe import Recipe
 from fleetstop.core.launching.spec import LaunchSpec
 
@@ -51,7 +51,7 @@ def test_an_older_one_is_told_with_the_newest_and_the_way(
     words: tuple[str, ...], said: str
 ) -> None:
     assert from_older(start(*words), SAVES) == (said,)
-    assert names_one(start(*words), SAVES)
+    assert named(start(*words), SAVES)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_what_names_none_or_the_newest_needs_no_word(words: tuple[str, ...]) -> 
 
 def test_what_goes_on_from_the_newest_by_the_inventory_needs_no_word() -> None:
     made = start("--init", "/ck/step_3.pt", added=("--resume", "/ck/step_9.pt"))
-    assert (from_older(made, SAVES), names_one(made, SAVES)) == ((), False)
+    assert (from_older(made, SAVES), named(made, SAVES)) == ((), ())
 
 
 def test_where_no_complete_one_is_seen_none_is_newer() -> None:
-    named = start("--resume", "/ck/step_3.pt")
-    assert from_older(named, Saves(None, ("/ck/step_3.pt",))) == ()
-    assert names_one(start("--resume", "/ck/step_9.pt"), SAVES)  # by the stop it will not be
+    once = start("--resume", "/ck/step_3.pt")
+    assert from_older(once, Saves(None, ("/ck/step_3.pt",))) == ()
+    assert named(start("--resume", "/ck/step_9.pt"), SAVES)  # by the stop it will not be
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_variable_that_names_an_older_one_is_told_and_nothing_else_of_it(
     """Nobody told: what was saved since was lost."""
     made = holding({"FROM": value, "DB_PASS": "hunter2x", "HOME": "/root"})
     assert from_older(made, SAVES) == (f"its variable FROM names {said}",)
-    assert names_one(made, SAVES)
+    assert named(made, SAVES)
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_words_that_go_on_from_the_newest_win_over_a_variable() -> None:
     env = {"FROM": "/ck/step_3.pt"}
     assert from_older(holding(env, "--resume", "/ck/step_9.pt"), SAVES) == ()
     made = holding(env, added=("--resume", "/ck/step_9.pt"))
-    assert (from_older(made, SAVES), names_one(made, SAVES)) == ((), False)
+    assert (from_older(made, SAVES), named(made, SAVES)) == ((), ())

@@ -38,7 +38,8 @@ class Resume(Struct, frozen=True):
     `known`: the newest complete one before the stop; `words`: those in which `placeholder` stands
     for its path, `words_old` those of the old version where they are others; `launch`,
     `launch_old`: the words of that launch before and behind them, None: it is started as it is.
-    `rules`: core/saves/rules.py.
+    `rules`: core/saves/rules.py. `named`: paths of checkpoints that the new version's own words or
+    variables name, which stay as they are: `launch` are all its words then.
     """
 
     known: str | None
@@ -49,6 +50,7 @@ class Resume(Struct, frozen=True):
     rules: dict[str, Any]
     placeholder: str = "{checkpoint}"
     words_old: tuple[str, ...] | None = None
+    named: tuple[str, ...] = ()
 
 
 class ActivatorSpec(Struct, frozen=True):

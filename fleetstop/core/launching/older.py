@@ -45,12 +45,14 @@ class _Held(Struct, frozen=True):
     alone: bool
 
 
-def names_one(made: Recipe, saves: Saves) -> bool:
-    """Whether the words or variables of this start, as they are said once, name a checkpoint that
-    is there."""
+def named(made: Recipe, saves: Saves) -> tuple[str, ...]:
+    """The paths there that the words or variables of this start name, as they are said once."""
     newest = (saves.newest,) if saves.newest is not None else ()
     there = (*saves.older, *newest)
-    return not made.added and bool(_named(made, there) or _held(made, there))
+    if made.added:
+        return ()
+    words, variables = _named(made, there), _held(made, there)
+    return tuple(each.path for each in words) + tuple(each.path for each in variables)
 
 
 def from_older(made: Recipe, saves: Saves) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 Json = Dict[str, Any]
 SAVES_S = 60.0
+TELLS_S = 10.0
 MATCHES_S = 20.0
 TAIL, LINE = 4096, 120
 # also whatever is long and of letters and digits alone
@@ -66,8 +67,15 @@ def last_line(log: bytes, begin: int) -> str:
 
 def goes_on_from(resume: Json) -> Tuple[Optional[str], List[str]]:
     """The newest complete checkpoint, and what there is to tell of it."""
-    known = resume["known"]
-    told = asked(b"saves.py", resume, SAVES_S) or {"unseen": "no answer came in time"}
+    known, named = resume["known"], resume.get("named")
+    # nobody's GPUs are to idle for what is only told
+    limit_s = TELLS_S if named and not resume["launch_old"] else SAVES_S
+    told = asked(b"saves.py", resume, limit_s) or {"unseen": "no answer came in time"}
+    if named:
+        found = told.get("found") or None
+        newer = found and not any((path + "/").startswith(found + "/") for path in named)
+        why = f"what it is started with names {named[0]}, though {found} is newer"
+        return found or known, [f"the client left: {why}"] if newer else []
     if told.get("unseen"):
         why, found = f"could not be looked for ({told['unseen']})", None
     else:
