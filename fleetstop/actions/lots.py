@@ -18,7 +18,8 @@ from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.home import base_in, base_of, code_of, dest_of, home
 from fleetstop.core.releases.landing import came_with, differing, tells_all, to_go_back_to
-from fleetstop.core.releases.manifest import Release, release_id, told_argv
+from fleetstop.core.releases.manifest import Release, release_id
+from fleetstop.core.releases.own_start import same_words
 from fleetstop.core.releases.payload import File, some
 from fleetstop.core.releases.survey import Survey
 from fleetstop.core.releases.tried import how_it_did, row, worth_going_back_to
@@ -154,7 +155,8 @@ class Lot:
 
     def _its_words(self, release: Release) -> bool:
         members = self.now.family.members if self.now is not None else ()
-        return self.now is None or any(told_argv(kin.argv) == release.argv for kin in members)
+        resume = self.resumes
+        return self.now is None or any(same_words(release, e.argv, resume) for e in members)
 
     @property
     def started(self) -> bool | None:

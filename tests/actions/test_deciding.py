@@ -216,12 +216,32 @@ def test_what_is_kept_already_is_not_kept_once_more_as_what_lay_there(
     assert lot.before == OLD
 
 
-def test_what_ran_with_other_words_is_kept_with_them() -> None:
+@pytest.mark.parametrize("words", [("bash", "run.sh", "--gpus", "1"), ("./other.sh",)])
+def test_what_ran_with_other_words_is_kept_with_them(words: tuple[str, ...]) -> None:
     """The same bytes, and somebody has started them otherwise since: that is the way back."""
     asked = errand("redeploy")
     state = State(run="7f3a", step="unhealthy", files="old", ended_at=AT, trainer=Started(1, 2))
-    _, lot, _ = decide(asked, state, OTHER, GOOD, words={OLD: ("bash", "run.sh", "--gpus", "1")})
+    _, lot, _ = decide(asked, state, OTHER, GOOD, words={OLD: words})
     assert lot.before not in (None, OLD)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run.sh",), ("./run.sh",),  # by its #!: the kernel puts a bash before it
+        ("bash", "run.sh", "--resume", "/ck/step_1.pt"),
+    ],
+)  # fmt: skip
+def test_what_runs_by_its_first_line_or_from_another_checkpoint_is_kept_already(
+    words: tuple[str, ...],
+) -> None:
+    """Each redeploy kept the same files once more, and the older releases had to go for that."""
+    asked = errand("redeploy")
+    state = State(run="7f3a", step="unhealthy", files="old", ended_at=AT, trainer=Started(1, 2))
+    resume = ("--resume", "{checkpoint}")
+    known = msgspec.structs.replace(release(OLD, GOOD), argv=words, resume=resume)
+    _, lot, _ = decide(asked, state, OTHER, GOOD, releases={OLD: known})
+    assert lot.before == OLD
 
 
 def test_what_is_sent_and_what_it_replaces_are_told_apart_by_their_last_letters() -> None:

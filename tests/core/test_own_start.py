@@ -28,6 +28,11 @@ WORDS = ("/root/run.sh", "--gpus", "0")
         ({}, True),
         # as the kernel starts it; from another checkpoint, or from none; what a terminal leaves
         ({"argv": ("/bin/bash", *HAS.argv)}, True),
+        ({"argv": ("/bin/bash", "./run.sh", *WORDS[1:])}, True),
+        ({"argv": ("/bin/bash", "-u", "run.sh", *WORDS[1:])}, True),
+        ({"argv": ("/bin/bash", "/srv/run.sh", *WORDS[1:])}, False),
+        ({"argv": ("/bin/bash", "/root/no-run.sh", *WORDS[1:])}, False),
+        ({"argv": ("run.sh", *WORDS[1:])}, False),
         ({"argv": (*WORDS, "--resume", "/ck/2")}, True),
         ({"argv": WORDS}, True),
         ({"env": {**(HAS.env or {}), "TERM": "xterm", "SHLVL": "2", "PWD": "/x"}}, True),

@@ -6,6 +6,7 @@ to: then it is started by its manifest.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -35,12 +36,19 @@ def by_manifest(
         return True  # it tells none: it is started as the inventory has it
     if start.env is None or (release.cwd is not None and start.cwd != release.cwd):
         return False
-    words = understood(release.argv, release.resume, start.resume)
-    if not _begun_as(without(told_argv(start.argv), words), without(release.argv, words)):
+    if not same_words(release, start.argv, start.resume):
         return False
     env, secrets = told_env(own(start.env, login, person))
     kept = own(release.env, login, person)
     return env == kept and set(secrets) == {each for each in release.secrets if each not in login}
+
+
+def same_words(release: Release, argv: Sequence[str], resume: tuple[str, ...] = ()) -> bool:
+    """Of a process or a start; the checkpoint aside. False where the manifest tells no words."""
+    if release.argv is None:
+        return False
+    words = understood(release.argv, release.resume, resume)
+    return _begun_as(without(told_argv(argv), words), without(release.argv, words))
 
 
 def _begun_as(argv: Sequence[str], said: Sequence[str]) -> bool:
@@ -48,4 +56,15 @@ def _begun_as(argv: Sequence[str], said: Sequence[str]) -> bool:
     if len(argv) < len(said):
         argv, said = said, argv
     ahead = len(argv) - len(said)
-    return ahead < _AHEAD and bool(said) and tuple(argv[ahead:]) == tuple(said)
+    if ahead >= _AHEAD or not said or tuple(argv[ahead + 1 :]) != tuple(said[1:]):
+        return False
+    return argv[ahead] == said[0] or (ahead > 0 and _one_file(argv[ahead], said[0]))
+
+
+def _one_file(one: str, other: str) -> bool:
+    """Where either is relative, or was looked for in PATH: in the same directory, by the way it
+    was found, as far as the names tell."""
+    if one.startswith("/") == other.startswith("/"):
+        return posixpath.normpath(one) == posixpath.normpath(other)
+    whole, part = (one, other) if one.startswith("/") else (other, one)
+    return posixpath.normpath(whole).endswith(f"/{posixpath.normpath(part)}")
