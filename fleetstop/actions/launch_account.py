@@ -9,7 +9,7 @@ from fleetstop.actions.activating import Activation, Hands
 from fleetstop.actions.coming_up import Rise
 from fleetstop.actions.going_back import GoingBack
 from fleetstop.actions.launch_plan import LaunchPlan
-from fleetstop.actions.leaving import left_as
+from fleetstop.actions.leaving import AGAIN, left_as, said_first
 from fleetstop.actions.present import outcome_of
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import Grown
@@ -56,6 +56,9 @@ class Account:
         """The watching ends early. What is known to have failed has failed; what follows is up to
         who works in the container, and is not seen. `facts`: of an outcome in which it is not."""
         state = self.activation.state
+        why = self._typed_again(why)
+        if hint := facts.get("hint"):
+            facts["hint"] = self._typed_again(hint)
         if self.unwell is None and not (state is not None and state.step in _FAILED):
             return self.outcome(**{**facts, "reason": why}) if facts else self.undecided(why)
         said = self.unwell or (state.reason if state is not None else None) or "it was not well"
@@ -65,6 +68,11 @@ class Account:
         hint = self.scope.run.typed("status", self.scope.target.name)
         result: Result = "rolled_back" if back else "unhealthy"
         return self.outcome(result, reason=reason, hint=hint, **blind)
+
+    def _typed_again(self, text: str) -> str:
+        """With what the same command needs to work as it is typed, where one is told to type it."""
+        asked = self.activation.started and AGAIN in text
+        return f"{text}{said_first(self.scope.target.job, self.plan.spec)}" if asked else text
 
     def undecided(self, why: str, grown: Grown | None = None) -> Outcome:
         """Started, and whether it is well could not be seen, or not in time."""
@@ -97,7 +105,11 @@ class Account:
         stop was interrupted in, which has told so itself."""
         if stopping is not None:
             self.stopped_as(stopping)
-        said = f"interrupted; {left_as(self.activation)}; run the same command again: it goes on"
+        state = self.activation.state
+        said = f"interrupted; {left_as(self.activation)}"
+        said = said if AGAIN in said else f"{said}; {AGAIN}: it goes on"
+        if self.activation.dead or (state is not None and state.step in ("unhealthy", "failed")):
+            said = self._typed_again(said)  # else what goes on sees to it that something runs
         sent = [f"{each.signal} to {', '.join(map(str, each.pids))}" for each in self.signals]
         if stopping is None:
             self.scope.teller.tell(events.Interrupted, sent=tuple(sent), running=self.rise.pids)

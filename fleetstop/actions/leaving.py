@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from fleetstop.actions.activating import Activation
+from fleetstop.core.adopting.stanza import deploy_line, launch_line
+from fleetstop.core.inventory import Job, Launch
 from fleetstop.core.launching.activator import ActivatorSpec
+from fleetstop.core.launching.resumed import without
+from fleetstop.core.releases.home import home
+from fleetstop.core.releases.manifest import told_argv
 from fleetstop.core.report import Outcome
 
-STOPPED = (
-    "the container was stopped, and nothing goes on in it by itself: start it, and run the same "
-    "command again"
-)
+AGAIN = "run the same command again"
+STOPPED = f"the container was stopped, and nothing goes on in it by itself: start it, and {AGAIN}"
 
 WHAT_RAN = "what ran before"
 
@@ -21,10 +26,7 @@ def left_as(activation: Activation) -> str:
     if not activation.started:
         return "nothing was started"
     if activation.dead:
-        return (
-            "what worked in the container is gone, and nothing goes on by itself: run the same "
-            "command again"
-        )
+        return f"what worked in the container is gone, and nothing goes on by itself: {AGAIN}"
     if activation.stopping and ordered == "armed":
         return (
             "what waits in the container starts the job by itself if what runs ends, and leaves "
@@ -46,6 +48,22 @@ def left_as(activation: Activation) -> str:
     if at in ("rolled_back", "unhealthy", "failed"):
         return f"what works in the container has come to {at}"
     return "what works in the container goes on by itself"
+
+
+def said_first(job: Job | None, spec: ActivatorSpec) -> str:
+    """What the same command lacks once nothing runs, as words to add; empty: nothing. Where the
+    inventory does not say how the job is started, or where its code lies, what ran told that."""
+    made, name = spec.launch_old or spec.launch, "launch_old" if spec.launch_old else "launch"
+    launch = job.launch or Launch() if job is not None else Launch()
+    if job is None or launch.run or made is None:
+        return ""
+    argv = without(told_argv(made.argv), spec.resumes.get(name, ()))
+    lines = [launch_line(argv, made.cwd)]
+    said = structs.replace(job, launch=structs.replace(launch, run=argv, cwd=made.cwd))
+    if home(said) != spec.dest:
+        lines.append(deploy_line(spec.dest))
+    how = "should nothing run by then, say first in the inventory how it is started"
+    return f"; {how}: {', '.join(lines)}"
 
 
 def goes_on(activation: Activation, outcome: Outcome, left_s: float | None) -> bool:
