@@ -87,7 +87,7 @@ def test_what_does_not_compile_there_touches_nothing(box: Bed, tmp_path: Path, t
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("DIES", "ended"), ("SILENT", "tok/s"), ("DEAF", "ignores")],
+    [("DIES", '; last line: "'), ("SILENT", "tok/s"), ("DEAF", "ignores")],
 )
 def test_an_unhealthy_version_is_rolled_back(
     box: Bed, tmp_path: Path, text: str, reason: str

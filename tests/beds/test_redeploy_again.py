@@ -237,6 +237,9 @@ def test_what_came_back_is_well_whatever_became_of_the_other(box: Bed, tmp_path:
 
     wrong = ask(box, "restart", "--env", "FOO=3", "--", "--lrr", "1", inventory=inventory)
     assert (wrong.code, wrong.target["result"]) == (8, "rolled_back"), wrong.people
+    last = 'last line: "run.sh: trainer ended with 2"'  # of the log, whoever wrote it
+    assert last in wrong.target["reason"]
+    assert last in " ".join(wrong.people.rpartition("ROLLED BACK")[2].split())
     hint = f"fleetstop restart {box.name} --env FOO=3 -i {inventory} -- --lrr 1"
     assert hint in " ".join(wrong.people.split())
     runs_as(box, old, "--save-every", "2", FOO=None)

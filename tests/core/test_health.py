@@ -170,7 +170,7 @@ def test_why_it_is_deaf_is_told_as_a_fact_only_where_it_is_known() -> None:
     trap = process(8, argv=("bash", "run.sh"), hears=(), ignores=("INT",))
     assert told(trap, deaf, root=trap).endswith("10 ignores INT (what starts it does too: 8 bash)")
     both = process(10, ppid=8, ignores=("INT", "QUIT"), hears=())
-    background = "10 ignores INT (what starts it puts it into the background with &)"
+    background = "10 ignores INT (most likely what starts it puts it into the background with &)"
     assert told(shell, both).endswith(background)
     # its script is gone, and our supervisor above it ignores both
     ours = process(5, ppid=1, argv=("python3", "supervise.py"), hears=(), ignores=("INT", "QUIT"))

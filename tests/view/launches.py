@@ -75,8 +75,8 @@ LAUNCH: list[e.AnyEvent] = [
 ]  # fmt: skip
 
 DEAF = (
-    "it cannot be stopped so that it saves: 31004 ignores INT (what starts it puts it into the "
-    "background with &)"
+    "it cannot be stopped so that it saves: 31004 ignores INT (most likely what starts it puts it "
+    "into the background with &)"
 )
 STOPPED: list[e.AnyEvent] = [
     s.located(graceful=False),

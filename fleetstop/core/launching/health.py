@@ -243,7 +243,7 @@ def _why_deaf(seen: Seen, process: Process, how: Mapping[str, Landing | None]) -
     # POSIX sh 2.11: what goes into the background without job control ignores both
     ignored = process.masks.ignored if process.masks is not None else 0
     if has(ignored, "INT") and has(ignored, "QUIT"):
-        return "what starts it puts it into the background with &"
+        return "most likely what starts it puts it into the background with &"
     return "its own code does that, or what starts it"
 
 
