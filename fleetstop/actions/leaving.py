@@ -9,7 +9,7 @@ from fleetstop.core.adopting.stanza import deploy_line, launch_line
 from fleetstop.core.inventory import Job, Launch
 from fleetstop.core.launching.activator import ActivatorSpec
 from fleetstop.core.launching.resumed import without
-from fleetstop.core.releases.home import home
+from fleetstop.core.releases.home import code_of, home
 from fleetstop.core.releases.manifest import told_argv
 from fleetstop.core.report import Outcome
 
@@ -60,7 +60,8 @@ def said_first(job: Job | None, spec: ActivatorSpec) -> str:
     argv = without(told_argv(made.argv), spec.resumes.get(name, ()))
     lines = [launch_line(argv, made.cwd)]
     said = structs.replace(job, launch=structs.replace(launch, run=argv, cwd=made.cwd))
-    if home(said) != spec.dest:
+    # files go only where it is said that they lie, not to wherever it is started in
+    if (code_of(said) if spec.files else home(said)) != spec.dest:
         lines.append(deploy_line(spec.dest))
     how = "should nothing run by then, say first in the inventory how it is started"
     return f"; {how}: {', '.join(lines)}"

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from fleetstop.actions.leaving import said_first
-from fleetstop.core.inventory import Deploy, Job, Launch
+from fleetstop.core.inventory import Deploy, Job, Launch, Match
 from fleetstop.errors import ContainerStopped
 from tests.actions.stage import JOB, job
 from tests.actions.test_launching import Bringing, a_host, born, launch_spec, plan, run
 
 RUN = "launch: {run: [bash, run.sh], cwd: /root}"
+PLACED = f"{RUN}, deploy: {{dest: /root}}"
 FIRST = "; should nothing run by then, say first in the inventory how it is started: "
 SAYS = Launch(run=("bash", "run.sh"), cwd="/root")
 
@@ -29,7 +30,7 @@ def test_where_nobody_goes_on_the_same_command_is_told_with_what_it_lacks(said: 
     assert "run the same command again" in f"{outcome.reason} {outcome.hint}"
     for text in (outcome.reason, outcome.hint):
         if text and "run the same command again" in text:
-            assert text.endswith("the same command again" if said else f"again{FIRST}{RUN}")
+            assert text.endswith("the same command again" if said else f"again{FIRST}{PLACED}")
 
 
 def test_a_stopped_container_has_nothing_that_runs() -> None:
@@ -42,7 +43,9 @@ def test_a_stopped_container_has_nothing_that_runs() -> None:
     stage.world.within.before("order", stopped)
     outcome = asyncio.run(stage.launch())
     assert outcome.result == "unreachable"
-    assert (outcome.reason or "").endswith(f"start it, and run the same command again{FIRST}{RUN}")
+    assert (outcome.reason or "").endswith(
+        f"start it, and run the same command again{FIRST}{PLACED}"
+    )
 
 
 def test_what_was_never_touched_needs_no_word() -> None:
@@ -61,15 +64,21 @@ LAUNCHED = msgspec.structs.replace(
 @pytest.mark.parametrize(
     ("known", "facts", "lines"),
     [
-        (JOB, {}, RUN),
+        (JOB, {}, PLACED),
+        (JOB, {"files": ()}, RUN),
+        (job(match=Match(script="/root/train.py")), {}, RUN),
         (JOB, {"dest": "/srv/code"}, f"{RUN}, deploy: {{dest: /srv/code}}"),
         (job(deploy=Deploy(dest="/srv/code")), {"dest": "/srv/code"}, RUN),
-        (job(launch=Launch(cwd="/x")), {}, RUN),
+        (job(launch=Launch(cwd="/x")), {"files": ()}, RUN),
         (job(launch=SAYS), {}, None),
         # as it ran before, without the checkpoint of once, and without what nobody is to read
         (
             JOB,
-            {"launch_old": LAUNCHED, "resumes": {"launch_old": ("--from", "{checkpoint}")}},
+            {
+                "launch_old": LAUNCHED,
+                "files": (),
+                "resumes": {"launch_old": ("--from", "{checkpoint}")},
+            },
             'launch: {run: [bash, run.sh, --token, "***"], cwd: /root} (with what *** stands for)',
         ),
     ],
