@@ -203,7 +203,20 @@ def test_what_someone_changed_by_hand_is_kept_not_overwritten() -> None:
     by_hand = next_step(state("healthy"), Seen(False, True, True, True), wanted={"x": C},
                         on_disk={"train.py": C}, releases=RELEASES)  # fmt: skip
     assert (by_hand.act, by_hand.before, by_hand.torn) == ("anew", None, False)
-    assert by_hand.findings == (f"train.py on disk is not that of release {NEW}: changed by hand",)
+    assert by_hand.findings == (f"train.py on disk is not what release {NEW} holds",)
+
+
+def test_that_a_file_is_gone_is_told_and_not_who_took_it() -> None:
+    """A version had removed its own script; told was that somebody had changed it by hand."""
+    two = replace(RELEASES[NEW], files=(*RELEASES[NEW].files, File("model.py", A, 1, 0o644)))
+    seen, kept = Seen(False, True, True, True), {**RELEASES, NEW: two}
+    gone = next_step(state("healthy"), seen, wanted={"x": C}, on_disk={"model.py": C},
+                     releases=kept)  # fmt: skip
+    assert gone.findings == (
+        f"model.py on disk is not what release {NEW} holds",
+        f"train.py of release {NEW} is not there any more, or not readable",
+    )
+    assert gone.before is None
 
 
 def test_what_was_changed_by_hand_after_an_unhealthy_one_is_kept_too() -> None:
@@ -212,7 +225,7 @@ def test_what_was_changed_by_hand_after_an_unhealthy_one_is_kept_too() -> None:
         decision = next_step(state(step), Seen(False, True), wanted={"train.py": B},
                              on_disk={"train.py": C}, releases=RELEASES)  # fmt: skip
         assert (decision.act, decision.before, decision.torn) == ("anew", None, False)
-        assert "changed by hand" in decision.findings[0]
+        assert "is not what release" in decision.findings[0]
     restart = replace(state("unhealthy"), release=None)
     decision = next_step(restart, Seen(False, True), wanted={"train.py": B},
                          on_disk={"train.py": C}, releases=RELEASES)  # fmt: skip

@@ -272,6 +272,9 @@ def test_which_release_runs() -> None:
     unsure = running_release([old, new], disk, newer=late)
     assert unsure.release is None
     assert "train.py was changed since" in unsure.sentence
+    touched = newer_code(MAIN, {MAIN: at(0.5, 9.0)}, 1.0)  # its rights, perhaps
+    unsure = running_release([old, new], disk, newer=touched)
+    assert "train.py was, or may have been, changed since" in unsure.sentence
     # unless the process is the very one that was launched as it
     state = State("7f3a91c2", "healthy", activator=Born(5, 6), trainer=Started(40, 99),
                   running=old.id)  # fmt: skip

@@ -126,12 +126,12 @@ class _There:
             return self.back_to(why, self.state.before)
         kept = [each for each in releases if each in self.releases]
         before = next((each for each in kept if self.whole(each)), None)
-        findings = (self._differs(kept[0]),) if kept and kept[0] and before is None else ()
+        findings = self._differs(kept[0]) if kept and kept[0] and before is None else ()
         return self._decision(why, before, findings)
 
     def back_to(self, why: str, release: str | None) -> Decision:
         """From the start, with this release as the way back, although another one lies on disk, or
-        half of it. What somebody has changed by hand since is kept."""
+        half of it. What was changed there since is kept."""
         ours = self.state.release
         if not self.state.torn and (
             ours is None or (ours in self.releases and not self.whole(ours))
@@ -151,10 +151,15 @@ class _There:
         left = None if state.step in ENDS else state.run
         return Decision("anew", why, state.run, left, before, state.torn, findings)
 
-    def _differs(self, release: str) -> str:
+    def _differs(self, release: str) -> tuple[str, ...]:
+        """What is seen of it. Who did that is not: a person, a sync, or the job itself."""
         hashes = self.releases[release].hashes
-        other = sorted(rel for rel, sha in hashes.items() if self.on_disk.get(rel) != sha)
-        return f"{some(other)} on disk is not that of release {release}: changed by hand"
+        gone = sorted(rel for rel in hashes if rel not in self.on_disk)
+        other = sorted(rel for rel, sha in hashes.items() if self.on_disk.get(rel, sha) != sha)
+        told = [f"{some(other)} on disk is not what release {release} holds"] if other else []
+        if gone:
+            told.append(f"{some(gone)} of release {release} is not there any more, or not readable")
+        return tuple(told)
 
 
 def _beside_a_living_one(there: _There) -> Decision:

@@ -146,7 +146,8 @@ def running_release(
         return Runs(state.running, True, f"release {plain(state.running)} runs")
     if newer is not None:
         name = plain(posixpath.basename(newer.path))
-        return Runs(None, False, f"which release runs is not known: {name} was changed since")
+        changed = "was" if newer.how != "touched" else "was, or may have been,"
+        return Runs(None, False, f"which release runs is not known: {name} {changed} changed since")
     for each in every:
         if each.files and all(on_disk.get(rel) == sha for rel, sha in each.hashes.items()):
             return Runs(each.id, False, f"release {plain(each.id)} runs, by what lies on disk")
