@@ -67,6 +67,7 @@ class Watch:
         self._root: ProcessId | None = None
         self._ids: frozenset[ProcessId] = frozenset()
         self._trained: dict[ProcessId, int] = {}
+        self._ran: dict[ProcessId, tuple[str, ...]] = {}
         self._environs: dict[int, dict[str, str] | None] = {}
         self._lines: list[str] = []
         self._tried = Tried()
@@ -78,6 +79,7 @@ class Watch:
         self._record: Record | None = None
         self._tears = 0
         self._bad_since: float | None = None
+        self._late = False
 
     async def until_known(self, stamp: Stamp) -> Grown:
         """Until it is healthy, unhealthy or past its time. `stamp`: this run's own sign of life."""
@@ -95,6 +97,9 @@ class Watch:
             if found.state != "waiting" or given_up:
                 seconds = round(self._scope.clock.now() - since, 3)
                 return self._grown(found, seen, seconds, given_up)
+            if found.late is not None and not self._late:
+                self._late = True
+                self._scope.teller.finding(found.late)
             await self._pause(found.due_s - seen.age_s)
 
     def _grown(self, found: Health, seen: Seen, seconds: float, given_up: bool) -> Grown:
@@ -102,7 +107,7 @@ class Watch:
         if self._ids:
             root = self._root or min(self._ids)
             mark = self._trainer.mark
-            family = family_of(self._tree, self._ids, self._found, root, mark)
+            family = family_of(self._tree, self._ids, self._found, root, mark, self._trained)
         pids = tuple(p.pid for e in seen.trainers if (p := self._tree.get(e)) is not None)
         last = tuple(each for each in self._lines if each.strip())[-LAST_LINES:]
         shown = tuple(redact.text(each, 300) for each in last)
@@ -134,6 +139,7 @@ class Watch:
             root=start,
             trainers=trainers,
             lost=tuple(pid for each, pid in self._trained.items() if each not in self._ids),
+            was=self._was(trainers),
             members=frozenset(each.pid for each in self._ids),
             environs=self._environs,
             log=None if self._unread else tuple(self._lines),
@@ -143,6 +149,12 @@ class Watch:
             record=self._record,
             unclear=found.unclear,
         )
+
+    def _was(self, trainers: tuple[ProcessId, ...]) -> tuple[ProcessId, ...]:
+        """Who trained, and has executed something else since."""
+        here = {e: p.argv for e in self._ids if (p := self._tree.get(e)) is not None and p.argv}
+        self._ran |= {each: here[each] for each in trainers if each in here}
+        return tuple(e for e in here if e not in trainers and self._ran.get(e, here[e]) != here[e])
 
     async def _torn(self, found: Health) -> bool:
         """A look may be torn: what is no longer seen is asked for once more, by identity."""

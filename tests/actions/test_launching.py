@@ -199,6 +199,39 @@ def test_a_pattern_counts_in_the_new_part_of_the_log_alone() -> None:
     assert "nothing new in the log matches 'tok/s'" in outcome.reason
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_version_that_executes_another_program_is_not_waited_for_in_silence(seen: bool) -> None:
+    """`os.execv(…, "real.py")`: told was "up to 4 s", then came 60 s of silence."""
+
+    def other(host: LaunchHost, pid: int) -> Proc:
+        made = Trainer(host, pid, 0, saves=None)
+
+        def execute() -> None:
+            made.argv = ("python", "real.py")
+
+        host.later(2.0 if seen else 0.0, execute)
+        return made
+
+    host = a_host(born(trainer=other), born())
+    quick = msgspec.structs.replace(EXPECTED, within_s=4.0)
+    outcome, stage = run(host, plan(expected=quick, expected_old=EXPECTED))
+    assert outcome.result == "rolled_back"
+    [bad] = stage.of(e.Unhealthy)
+    launched, _ = stage.of(e.Launched)
+    waited = float(bad.at.rpartition("+")[2]) - float(launched.at.rpartition("+")[2] or 0.0)
+    told = [each.text for each in stage.of(e.Finding)]
+    nobody = "no trainer is seen below what was started ("
+    if seen:
+        assert "was a trainer, and is python real.py by now" in bad.why[0]
+        assert waited < 6.0
+        # what is no trainer any more is asked to end itself, and not the shell above it
+        assert [len(each.pids) for each in stage.of(e.SignalSent)] == [1]
+        assert not any(each.argv == ("python", "real.py") for each in host.procs.values())
+    else:
+        assert bad.why[0].startswith(nobody)
+        assert any(each.startswith(nobody) and "waited for until 60 s" in each for each in told)
+
+
 def test_of_what_was_found_in_between_the_last_word_is_told() -> None:
     """It lived on when it was found, and has ended since: the report speaks of now."""
     host = LaunchHost()

@@ -251,6 +251,40 @@ def test_a_wrapper_below_which_nobody_trains_is_waited_for_and_then_told() -> No
     assert health(patient, look(TRAINS_S, shell, root=shell)).state == "waiting"
 
 
+def test_who_is_there_instead_of_a_trainer_is_told_and_so_is_the_wait() -> None:
+    """It was 60 s of silence behind "up to 4 s", and then only that nobody was seen."""
+    quick = msgspec.structs.replace(WRAPPED, within_s=4.0)
+    shell = process(8, argv=("bash", "run.sh"), hears=())
+    real = process(10, ppid=8, argv=("python3", "real.py"))
+    assert health(quick, look(3.9, shell, real, root=shell)).late is None
+    found = health(quick, look(4.0, shell, real, root=shell))
+    nobody = "no trainer is seen below what was started (10 python3 real.py)"
+    assert (found.state, found.late) == (
+        "waiting", f"{nobody}: waited for until 60 s after its start",
+    )  # fmt: skip
+    assert health(quick, look(TRAINS_S, shell, real, root=shell)).why == (nobody,)
+    # a GPU may take as long, and that was no less silent
+    gpu = msgspec.structs.replace(EXPECTED, within_s=4.0, gpus=(0, 1))
+    late = health(gpu, look(5.0, process(), gpus=IDLE)).late
+    assert late == "it uses none of GPU 0-1: waited for until 60 s after its start"
+    assert health(gpu, look(5.0, process(), gpus=USED)).late is None
+
+
+def test_a_trainer_that_executes_something_else_is_no_launcher_to_wait_for() -> None:
+    quick = msgspec.structs.replace(WRAPPED, within_s=4.0)
+    shell = process(8, argv=("bash", "run.sh"), hears=())
+    real = process(10, ppid=8, argv=("python3", "real.py"))
+    was = (real.id,)
+    assert health(quick, look(3.9, shell, real, root=shell, was=was)).state == "waiting"
+    found = health(quick, look(4.0, shell, real, root=shell, was=was))
+    said = "10 was a trainer, and is python3 real.py by now, which is none of this job by its"
+    assert (found.state, found.why) == ("unhealthy", (f"{said} `match:`",))
+    # it may start its ranks yet
+    torchrun = process(10, ppid=8, argv=("torchrun", "main.py"))
+    patient = look(TRAINS_S - 1, shell, torchrun, root=shell, was=was)
+    assert health(quick, patient).state == "waiting"
+
+
 def test_trainers_that_come_late_have_to_live_as_long() -> None:
     """torchrun was up for 30 s before its rank was."""
     shell = process(8, argv=("torchrun", "train.py"), hears=("INT",))

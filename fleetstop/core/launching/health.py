@@ -16,6 +16,7 @@ from fleetstop.core.gpu import GpuView, Unseen, indexes_of
 from fleetstop.core.inventory import Healthcheck, Job
 from fleetstop.core.launching.arrived import Arrived, arguments, environment
 from fleetstop.core.launching.ended import Record, started_as, way, way_of
+from fleetstop.core.launching.instead import became, works
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.report import HealthCheck
 from fleetstop.core.signals import Landing, Masks, has
@@ -75,9 +76,9 @@ def expected_of(
 class Seen(Struct, frozen=True):
     """One look at it. `age_s`: since it was started. `root`: the process that was started, which
     may be a wrapper; `trainers`: found below it, itself too; `lost`: trainers of earlier looks
-    that are gone, as people know them. `members`: host PIDs of all that it started and that live.
-    `environs`: by host PID, None unread. `log`: its new lines, None: could not be read; `says`:
-    one of them that matches; `slow`: to try them took too long, and was given up.
+    that are gone, as people know them; `was`: those that execute something else by now. `members`:
+    host PIDs of all of it that lives. `environs`: by host PID, None unread. `log`: its new lines,
+    None: could not be read; `says`: one of them that matches; `slow`: to try them took too long.
     `gpus` None: not asked. `record`: what the supervisor wrote. `unclear`: why its
     trainers cannot be told apart."""
 
@@ -86,6 +87,7 @@ class Seen(Struct, frozen=True):
     root: ProcessId
     trainers: tuple[ProcessId, ...] = ()
     lost: tuple[int, ...] = ()
+    was: tuple[ProcessId, ...] = ()
     members: frozenset[int] = frozenset()
     environs: dict[int, dict[str, str] | None] = {}
     log: tuple[str, ...] | None = ()
@@ -99,13 +101,14 @@ class Seen(Struct, frozen=True):
 class Health(Struct, frozen=True):
     """`why`: the sentences that make it what it is, of an unhealthy one the bad ones; `findings`:
     what is worth telling though it decides nothing. `due_s`: the age at which the next of what is
-    waited for counts; 0 where nothing is."""
+    waited for counts; 0 where nothing is. `late`: `within_s` is over, and why it is waited on."""
 
     state: State
     checks: tuple[HealthCheck, ...]
     why: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     due_s: float = 0.0
+    late: str | None = None
 
 
 class _Answer(Struct, frozen=True):
@@ -133,6 +136,7 @@ def health(expected: Expected, seen: Seen) -> Health:
         *_weighed(answers, checks, seen.age_s),
         findings=_findings(answers, seen),
         due_s=min(due, default=0.0),
+        late=_late(expected, answers, seen),
     )
 
 
@@ -149,6 +153,15 @@ def _weighed(
     if unseen:
         return "unknown", checks, unseen
     return "healthy", checks, tuple(each.said for each in answers if each.ok)
+
+
+def _late(expected: Expected, answers: list[_Answer], seen: Seen) -> str | None:
+    """Who was told how long it may take must not sit before a silence afterwards."""
+    slow = [e for e in answers if e.ok is False and expected.within_s <= seen.age_s < e.due_s]
+    if not slow:
+        return None
+    until = spoken(max(each.due_s for each in slow))
+    return f"{'; '.join(e.said for e in slow)}: waited for until {until} after its start"
 
 
 def _findings(answers: list[_Answer], seen: Seen) -> tuple[str, ...]:
@@ -175,8 +188,7 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
         )
         return _Answer("alive", False, ended)
     if not seen.trainers:
-        lacks = seen.unclear or "no trainer is seen below what was started"
-        return _Answer("alive", False, lacks, max(expected.within_s, TRAINS_S))
+        return _nobody(expected, seen)
     said = f"alive as {_pids(seen, seen.trainers)}"
     lives_s = expected.within_s
     if expected.log_matches is not None:
@@ -187,6 +199,16 @@ def _alive(expected: Expected, seen: Seen) -> _Answer:
     if age_s < lives_s:
         return _Answer("alive", None, said, seen.age_s - age_s + lives_s)
     return _Answer("alive", True, said)
+
+
+def _nobody(expected: Expected, seen: Seen) -> _Answer:
+    """A launcher, or a script, may start a trainer yet."""
+    other = became(seen.tree, seen.was) if seen.unclear is None else None
+    if other is not None and not other[1]:
+        return _Answer("alive", False, other[0], expected.within_s)
+    there = works(seen.tree, seen.tree.get(seen.root))
+    nobody = f"no trainer is seen below what was started{f' ({there})' if there else ''}"
+    return _Answer("alive", False, seen.unclear or nobody, max(expected.within_s, TRAINS_S))
 
 
 def _end(expected: Expected, seen: Seen) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fleetstop.core.kin.family import Family, Found, Kin, kin_of
 from fleetstop.core.kin.lineage import above_kind
 from fleetstop.core.launching.ended import Born
@@ -35,10 +37,15 @@ def trainers_of(found: Found, ids: frozenset[ProcessId]) -> tuple[ProcessId, ...
 
 
 def family_of(
-    tree: ProcessTree, ids: frozenset[ProcessId], found: Found, root: ProcessId, mark: str | None
+    tree: ProcessTree,
+    ids: frozenset[ProcessId],
+    found: Found,
+    root: ProcessId,
+    mark: str | None,
+    was: Iterable[ProcessId] = (),
 ) -> Family:
     """All of them, to be ended: trainers first, what stands above them, workers. Where nobody
-    trains, what was started is asked itself."""
+    trains, what was seen to (`was`) is asked, else what was started itself."""
     roles: dict[ProcessId, Role] = dict.fromkeys(ids, "worker")
     for family in found.families:
         roles |= {kin.id: kin.role for kin in family.members if kin.id in ids}
@@ -47,7 +54,10 @@ def family_of(
     for each in ids & above:
         if roles[each] == "worker":
             roles[each] = above_kind(tree.processes[each.pid], None) or "wrapper"
-    if not trainers:
+    once = ids & frozenset(was)
+    if not trainers and once:
+        roles |= dict.fromkeys(once, "trainer")
+    elif not trainers:
         top = root if root in ids else min(ids, key=lambda each: each.start, default=root)
         roles |= {top: "trainer"} if top in ids else {}
     members = tuple(_kin(tree, each, roles[each]) for each in sorted(ids))
