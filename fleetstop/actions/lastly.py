@@ -39,13 +39,13 @@ async def ran_last(scope: Scope) -> str | None:
         there = await ground(scope, python, base_of(dest, job), dest, ())
     except (CouldNotLook, DeployFailed):
         return None
-    last = _last(there)
+    last = last_start(there)
     if last is None or last.argv is None:
         return None
     return f"as release {last.id} was started: {launch_line(last.argv, last.cwd)}"
 
 
-def _last(there: Ground) -> Release | None:
+def last_start(there: Ground) -> Release | None:
     """What ran last and is not known to have failed; else the newest that was healthy."""
     known = {name: each for name, each in there.releases.items() if each.argv}
     running = there.state.running if isinstance(there.state, State) else None

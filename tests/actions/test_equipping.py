@@ -12,6 +12,7 @@ from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.errand import Command, Errand
 from fleetstop.actions.lots import Lot
 from fleetstop.core.inventory import Launch
+from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import Extra, Known
 from fleetstop.core.launching.surroundings import Person
@@ -19,6 +20,7 @@ from fleetstop.core.process import ProcessId
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
 from tests.actions.stage import Stage, job, target
+from tests.actions.test_lots import EMPTY
 from tests.fakes.fake_host import FakeHost
 
 ROOT = Person("root", 0, 0, (), "/root", "/bin/sh")
@@ -46,6 +48,7 @@ class Place:
         self.now: Any = object()
         self.resumes: tuple[str, ...] = ()
         self.placed = True
+        self.ground = EMPTY
         self.files: tuple[File, ...] = ()
         self.source: Release | None = None
         self.findings: list[str] = []
@@ -151,6 +154,32 @@ def test_a_rollback_of_what_does_not_run_needs_no_word_in_the_inventory() -> Non
     place = Place(None, now=None, files=FILES, source=KEPT)
     made = place.equipped("rollback", Known(person=ROOT))
     assert (made.new.spec.argv, made.new.spec.uid, made.old) == (KEPT.argv, 0, None)
+
+
+@pytest.mark.parametrize("files", [(), FILES])
+def test_what_the_last_start_had_and_this_one_lacks_is_told_before_it(
+    files: tuple[File, ...],
+) -> None:
+    """Stopped, and launched days later: it was "healthy", without its API key."""
+    newer = msgspec.structs.replace(KEPT, id="20261130-150000-7f3a", argv=("x",))
+    kept = msgspec.structs.replace(KEPT, secrets=("API_KEY",))
+    state = State(run="7f3a", step="healthy", release=KEPT.id, running=KEPT.id)
+    ground = msgspec.structs.replace(EMPTY, state=state, releases={KEPT.id: kept, newer.id: newer})
+    said = (
+        f"started without: --lr 9, BAR, API_KEY, as release {KEPT.id} had it"
+        " (no secrets are kept: --env gives one)"
+    )
+    place = Place(RUN, now=None, ground=ground, files=files)
+    place.equipped("redeploy" if files else "launch", Known(person=ROOT))
+    assert place.findings == [said]
+    # typed, or it runs: what runs tells better
+    place = Place(RUN, now=None, ground=ground)
+    extra = Extra(words=("--lr", "9"), env={"API_KEY": "k", "BAR": "3"})
+    place.equipped("launch", Known(person=ROOT), extra=extra)
+    assert place.findings == []
+    place = Place(None, ground=ground)
+    place.equipped("restart")
+    assert place.findings == []
 
 
 def test_what_could_not_come_back_exactly_is_told_before() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
-from fleetstop.core.launching.dropped import dropped
+from fleetstop.core.launching.dropped import dropped, missed
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.outermost import writes_own_log
 from fleetstop.core.launching.recipe import (
@@ -284,6 +284,54 @@ def test_where_nothing_runs_nothing_is_missed() -> None:
 
 
 RAN = Ran(("python3", "t.py", "--lr", "1"), "/w", {"MODE": "slow", "PWD": "/w"}, ("HF_TOKEN",))
+
+
+@pytest.mark.parametrize(
+    ("launch", "env", "said"),
+    [
+        # stopped, and launched by what the inventory says: it was "healthy", and not one word
+        (
+            Launch(run=("python3", "t.py")), {},
+            (
+                "started without: --lr 1, MODE, HF_TOKEN, as release r1 had it"
+                " (no secrets are kept: --env gives one)",
+            ),
+        ),
+        (
+            Launch(run=("python3", "t.py", "--lr", "1"), env={"MODE": "slow"}), {},
+            (
+                "started without: HF_TOKEN, as release r1 had it"
+                " (no secrets are kept: --env gives one)",
+            ),
+        ),
+        (
+            Launch(run=("python3", "t.py", "--lr", "1"), env={"MODE": "fast"}), {"HF_TOKEN": "x"},
+            ("started with another value of: MODE than release r1 had",),
+        ),
+        (
+            Launch(run=("python3", "t.py", "--lr", "1")), {"MODE": "fast", "HF_TOKEN": "x"}, (),
+        ),
+        (
+            Launch(run=("bash", "run.sh"), env={"MODE": "slow"}), {"HF_TOKEN": "x"},
+            ("release r1 was started otherwise: python3 t.py --lr 1",),
+        ),
+    ],
+)  # fmt: skip
+def test_where_nothing_runs_what_was_started_last_tells_what_is_missed(
+    launch: Launch, env: dict[str, str], said: tuple[str, ...]
+) -> None:
+    known, extra = Known(person=ROOT), Extra(env=env)
+    spec = made(launch, known, extra).spec
+    told = missed(launch, known, spec, RAN, "r1", extra.env)
+    assert (told, tuple(map(redact.text, told))) == (said, said)
+
+
+def test_a_secret_among_the_words_of_the_last_start_is_none_that_is_missed() -> None:
+    """Of it only `***` is kept."""
+    launch = Launch(run=("x", "--hf-token", TOKEN))
+    known = Known(person=ROOT)
+    ran = Ran(("x", "--hf-token", "***"), "/", {})
+    assert missed(launch, known, made(launch, known).spec, ran, "r1") == ()
 
 
 def test_a_kept_release_is_started_as_it_ran() -> None:
