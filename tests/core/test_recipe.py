@@ -278,6 +278,44 @@ def test_where_its_output_goes_now_is_said_where_that_is_another_place(log: str 
     assert dropped(None, known, spec) == ((moved,) if log == "/workspace/train.log" else ())
 
 
+SU = ("su", "www-data", "-c", "exec bash run.sh")
+
+
+def test_words_that_cannot_reach_the_job_are_refused_before_it_is_stopped() -> None:
+    """It was stopped and started twice for nothing."""
+    known = Known(origin=msgspec.structs.replace(ORIGIN, argv=SU), person=ML, checkpoint="/ck/2")
+    with pytest.raises(Refused) as caught:
+        made(None, known, Extra(words=("--lr", "3")))
+    assert caught.value.message == (
+        "--lr 3 would not reach the job, which is started by su www-data -c 'exec bash run.sh':"
+        ' the text behind its -c hands nothing on (no "$@")'
+    )
+    assert "launch: {run: […]}" in caught.value.hint
+    # those to resume with: it would begin anew, and write over what there is. Also where there is
+    # no checkpoint yet: its stop may save the first
+    resume = Launch(resume=("--resume", "{checkpoint}"))
+    for place in (known, msgspec.structs.replace(known, checkpoint=None)):
+        with pytest.raises(Refused, match="`launch: resume:` says would not reach"):
+            made(resume, place, Extra(resume=place.checkpoint is not None))
+    # an inventory that says how it is started
+    assert made(LAUNCH, known, Extra(words=("--lr", "3"))).spec.argv == (
+        "/root/run.sh",
+        "--lr",
+        "3",
+    )
+    assert made(None, known).spec.argv == SU
+
+
+def test_what_comes_back_comes_back_without_words_that_could_not_reach_it() -> None:
+    """It ran so, and nothing may keep it from coming back."""
+    known = Known(
+        origin=msgspec.structs.replace(ORIGIN, argv=SU), person=ML, checkpoint="/ck/2",
+        resume=LAUNCH.resume,
+    )  # fmt: skip
+    back = as_it_ran(LAUNCH, known, Extra(resume=True), log=None, mark="m", status="/s.json")
+    assert (back.spec.argv, back.resume, back.added) == (SU, (), ())
+
+
 def test_where_nothing_runs_nothing_is_missed() -> None:
     known = Known(person=ML)
     assert dropped(LAUNCH, known, made(LAUNCH, known).spec) == ()

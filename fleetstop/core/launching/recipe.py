@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
+from fleetstop.core.launching import handing
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one, understood, without
 from fleetstop.core.launching.spec import LaunchSpec
@@ -93,8 +94,8 @@ def recipe(
     mark: str,
     status: str,
 ) -> Recipe:
-    """Raises Refused where nothing says how it is started, or resuming has nothing to go on from;
-    BadConfig where the inventory's user is not known there."""
+    """Raises Refused where nothing says how it is started, resuming has nothing to go on from, or
+    what is added would not reach it; BadConfig where the inventory's user is not known there."""
     words = launch.resume if launch is not None else ()
     added = _resume_words(words, known) if extra.resume else ()
     return _recipe(launch, known, extra, words, added, log, mark, status)
@@ -123,6 +124,7 @@ def as_it_ran(
     person = known.person if origin.uid is None else None
     known = msgspec.structs.replace(known, origin=origin, person=person)
     words = understood(origin.argv, known.resume, said)
+    words = () if handing.lost(origin.argv, words) else words
     again = _resume_words(words, known) if extra.resume and resumes(words, known) else ()
     old = without(origin.argv, words if again else ())
     known = msgspec.structs.replace(known, origin=msgspec.structs.replace(origin, argv=old))
@@ -143,6 +145,7 @@ def _recipe(
     origin = known.origin
     notes: list[str] = []
     run = _run(launch, origin, bool(added))
+    handing.check(run, words, extra.words)
     argv = (*run, *added, *extra.words)
     cwd = _cwd(launch, known, notes)
     spec = LaunchSpec(
