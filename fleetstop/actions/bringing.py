@@ -21,6 +21,7 @@ from fleetstop.actions.deciding import Settled, clean, settled
 from fleetstop.actions.equipping import equipment
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.grounding import Running, carried_freely, python_of, running
+from fleetstop.actions.kept_up import kept_up
 from fleetstop.actions.lastly import ran_last, runs_now
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.launching import launch_through
@@ -171,6 +172,7 @@ class Bringing:
         self._last_death(lot)
         needs = await equipment(lot, self._errand)
         needs.show()
+        kept_up(lot, self._errand)
         if self._errand.dry_run:
             return await self._planned(lot)
         plan = await needs.plan()

@@ -213,6 +213,8 @@ def left_undone(outcome: Outcome, command: str | None) -> str:
         return ""
     if outcome.result == "still_running":
         return " No file was replaced." if command in ("redeploy", "rollback") else ""
+    if outcome.verdict == "respawned":
+        return " Nothing was replaced or started by us."
     return " NOTHING was started." if outcome.result == "unclean" else ""
 
 

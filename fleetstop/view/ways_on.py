@@ -61,7 +61,8 @@ def below(outcome: Outcome, known: Known) -> list[Line]:
     back = redact.typed(["rollback", name], known.inventory)
     lines = launching.below(outcome, known.again(), back, known.log)
     runs = any(each.verdict not in ("gone", "zombie") for each in outcome.family)
-    ended = outcome.result == "unclean" or (outcome.result == "unhealthy" and not runs)
+    ended = outcome.result == "unclean" and outcome.verdict != "respawned"
+    ended = ended or (outcome.result == "unhealthy" and not runs)
     goes_back = bool(lines) and back in lines[-1].text
     lacks = known.unplaced if goes_back else known.unsaid
     if lacks is not None and ended:

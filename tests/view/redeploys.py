@@ -200,6 +200,18 @@ LEFT_SO: list[e.AnyEvent] = [
 ADOPTED = shown(
     adopted=True, ran=("bash", "/root/run.sh", "--gpus", "0"), ran_in="/root", dest="/root"
 )
+RESPAWNED: list[e.AnyEvent] = [
+    *BEGUN[:2],
+    ADOPTED,
+    *BEGUN[3:],
+    STAGED,
+    PROVED,
+    *s.unclean(
+        "respawned: the job runs again as 31002; 26978 bash /root/run.sh starts it again until it"
+        " exits 0 (until python train.py)",
+        verdict="respawned",
+    )[1:],
+]
 UNSEEN: list[e.AnyEvent] = [*SWAPPED_IN, *launches.UNDECIDED[-2:]]
 FORMER = destined(
     row("train_dflash_pipeline.py", "changed"), by="release", of_release=OLD_ID
@@ -245,6 +257,7 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "redeploy_left_unhealthy": (LEFT_SO, {}),
     "redeploy_left_unhealthy_adopted": ([*LEFT_SO[:2], ADOPTED, *LEFT_SO[3:]], {}),
     "redeploy_not_clean_adopted": ([*NOT_CLEAN[:2], ADOPTED, *NOT_CLEAN[3:]], {}),
+    "redeploy_respawned_adopted": (RESPAWNED, {}),
     "redeploy_undecided": (UNSEEN, {}),
     "redeploy_dry": (DRY, {}),
     "redeploy_diff": (DIFF, {}),

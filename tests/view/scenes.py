@@ -388,7 +388,9 @@ LOCK_TAKEN: list[e.AnyEvent] = [
 ]  # fmt: skip
 
 
-def unclean(reason: str, *evidence: str, checkpoint: bool = False) -> list[e.AnyEvent]:
+def unclean(
+    reason: str, *evidence: str, checkpoint: bool = False, **facts: Any
+) -> list[e.AnyEvent]:
     return [
         started(),
         located(),
@@ -397,7 +399,7 @@ def unclean(reason: str, *evidence: str, checkpoint: bool = False) -> list[e.Any
         *finished(
             "14:02:44", "unclean", reason=reason, evidence=evidence, seconds=33.0,
             signals=(record(),), checkpoint=kept() if checkpoint else None,
-            hint="fleetstop status ct200",
+            hint="fleetstop status ct200", **facts,
         ),
     ]  # fmt: skip
 

@@ -66,7 +66,7 @@ def in_vain(
         if each.id is not None and not _lives(each.id, signal, reached, tree):
             continue
         if _starts_again(each, signal, ends, each.main_pid in trainers):
-            return f"But {called(each)} would start it again: {_first(each)}"
+            return f"But {called(each)} would start it again: {comes_first(each)}"
     return None
 
 
@@ -89,7 +89,13 @@ def _starts_again(each: Above, signal: str, ends: bool, main: bool) -> bool:
     return clean if each.again == "success" else each.again == "failure" and not clean
 
 
-def _first(each: Above) -> str:
+def surely(above: Iterable[Above]) -> Above | None:
+    """Who starts the job again after any end of it, and has not been told to let it end."""
+    return next((each for each in above if each.again == "always" and not each.stopping), None)
+
+
+def comes_first(each: Above) -> str:
+    """What has to be done about it before the job can be ended for good, a sentence."""
     name = (each.name or "").partition(" ")[0]
     if each.kind == "systemd":
         return f"`systemctl stop {name}` comes first (playbook systemd does that)"
