@@ -333,6 +333,7 @@ async def equipment(lot: Lot, errand: Errand) -> Equipment:
     there = await saves(lot.scope, job.checkpoints, at_rest=now is None)
     running = (lot.scene.tree, now.family) if now is not None else None
     place = await known(lot.scope, job.launch, job.log, running, there.newest)
+    place = manifests.as_begun(lot, place)
     made = Equipment(lot, errand, place, there)
     if job.healthcheck is not None and job.healthcheck.log_matches and made.new.spec.log is None:
         raise Refused(

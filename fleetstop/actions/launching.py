@@ -181,7 +181,8 @@ class Launching(Account):
             return await self._unhealthy(grown, state)
         if grown.health.state == "unknown":
             return self.undecided("; ".join(grown.health.why), grown)
-        await self.activation.order("done")
+        one = grown.stands
+        await self.activation.order("done", f"{one.pid} {one.start}" if one is not None else "")
         after = await self.activation.until("healthy")
         self.scope.teller.tell(
             events.Healthy, pids=grown.trainers, by=grown.health.why, seconds=grown.seconds

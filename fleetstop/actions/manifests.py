@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from fleetstop.actions.errand import Errand
 from fleetstop.actions.lots import Lot
+from fleetstop.core import redact
 from fleetstop.core.launching.recipe import Known, Recipe
 from fleetstop.core.releases.landing import replaced
 from fleetstop.core.releases.manifest import BEFORE, Release, encoded, told_argv, told_env
@@ -55,6 +58,29 @@ def of_before(lot: Lot, place: Known, old: Recipe | None, found: Survey) -> dict
     )
     told: dict[str, Any] = json.loads(encoded(release))
     return told
+
+
+def as_begun(lot: Lot, place: Known) -> Known:
+    """Of a job that has put itself into the background what is left does not tell how it is
+    started; the manifest of its release does, if that is of this very start. Which is told."""
+    state, record, origin = lot.state, lot.ground.last, place.origin
+    who = state.trainer if state is not None and lot.started else None
+    if who is None or origin is None or record is None or record.trainer is None:
+        return place
+    own = (record.trainer.pid, record.trainer.start) == (who.pid, who.start)
+    if own or record.mark != who.mark or record.ended_at is None:
+        return place
+    kept = lot.ground.releases.get(lot.runs or "")
+    of_this = kept is not None and state is not None and state.release == kept.id
+    argv = kept.argv if kept is not None and of_this else None
+    ended = f"what started {who.pid} has ended"
+    if kept is None or not argv or any(redact.MASK in word for word in argv):
+        left = redact.brief(origin.argv)
+        lot.finding(f"{ended}, and is not known any more: as it runs, it is started by {left}")
+        return place
+    lot.finding(f"{ended}: by release {kept.id} it is started by {redact.brief(argv)}")
+    made = msgspec.structs.replace(origin, argv=argv, cwd=kept.cwd or origin.cwd)
+    return msgspec.structs.replace(place, origin=made)
 
 
 def starts_as_kept(lot: Lot, release: str | None, place: Known, made: Recipe) -> bool:

@@ -21,8 +21,14 @@ from fleetstop.core.launching.activation import Started
 from fleetstop.core.launching.arrived import parse_environ
 from fleetstop.core.launching.ended import Born, Record
 from fleetstop.core.launching.health import Expected, Health, Seen, health
-from fleetstop.core.launching.newborn import descendants, family_of, here, trainers_of
-from fleetstop.core.process import ProcessId, ProcessTree
+from fleetstop.core.launching.newborn import (
+    descendants,
+    family_of,
+    here,
+    trainers_of,
+    went_aside,
+)
+from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.errors import RemoteFailed
 
 _POLL_S = 0.5
@@ -39,7 +45,8 @@ _GIVEN_UP = ("rolling_back", "rolled_back", "unhealthy", "failed")
 
 
 class Grown(Struct, frozen=True):
-    """What became of it. `family` None: nothing of it lives. `last`: its last log lines."""
+    """What became of it. `family` None: nothing of it lives. `last`: its last log lines. `stands`:
+    a trainer that lives on though what was started has ended; None: that lives."""
 
     health: Health
     family: Family | None
@@ -49,6 +56,7 @@ class Grown(Struct, frozen=True):
     last: tuple[str, ...]
     seconds: float
     given_up: bool = False
+    stands: Born | None = None
 
 
 class Watch:
@@ -67,7 +75,7 @@ class Watch:
         self._root: ProcessId | None = None
         self._ids: frozenset[ProcessId] = frozenset()
         self._trained: dict[ProcessId, int] = {}
-        self._ran: dict[ProcessId, tuple[str, ...]] = {}
+        self._ran: dict[ProcessId, Process] = {}
         self._environs: dict[int, dict[str, str] | None] = {}
         self._lines: list[str] = []
         self._tried = Tried()
@@ -111,7 +119,13 @@ class Watch:
         pids = tuple(p.pid for e in seen.trainers if (p := self._tree.get(e)) is not None)
         last = tuple(each for each in self._lines if each.strip())[-LAST_LINES:]
         shown = tuple(redact.text(each, 300) for each in last)
-        return Grown(found, family, self._tree, pids, self._record, shown, seconds, given_up)
+        started = here(self._tree, self._born)
+        lives = started is not None and started.alive
+        left = [] if lives else [p for e in seen.trainers if (p := self._tree.get(e)) is not None]
+        stands = Born(left[0].pid, left[0].id.start) if left else None
+        return Grown(
+            found, family, self._tree, pids, self._record, shown, seconds, given_up, stands
+        )
 
     async def _look(self) -> Seen:
         place, target = self._scope.place, self._scope.target
@@ -138,7 +152,7 @@ class Watch:
             tree=tree,
             root=start,
             trainers=trainers,
-            lost=tuple(pid for each, pid in self._trained.items() if each not in self._ids),
+            lost=self._lost(trainers),
             was=self._was(trainers),
             members=frozenset(each.pid for each in self._ids),
             environs=self._environs,
@@ -152,9 +166,14 @@ class Watch:
 
     def _was(self, trainers: tuple[ProcessId, ...]) -> tuple[ProcessId, ...]:
         """Who trained, and has executed something else since."""
-        here = {e: p.argv for e in self._ids if (p := self._tree.get(e)) is not None and p.argv}
+        here = {e: p for e in self._ids if (p := self._tree.get(e)) is not None and p.argv}
         self._ran |= {each: here[each] for each in trainers if each in here}
-        return tuple(e for e in here if e not in trainers and self._ran.get(e, here[e]) != here[e])
+        others = {each: here[each].argv for each in here if each not in trainers}
+        return tuple(e for e in others if e in self._ran and self._ran[e].argv != others[e])
+
+    def _lost(self, trainers: tuple[ProcessId, ...]) -> tuple[int, ...]:
+        gone = tuple(pid for each, pid in self._trained.items() if each not in self._ids)
+        return () if went_aside(self._tree, self._ran.values(), trainers) else gone
 
     async def _torn(self, found: Health) -> bool:
         """A look may be torn: what is no longer seen is asked for once more, by identity."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from fleetstop import events as e
+from fleetstop.actions import manifests
 from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.errand import Command, Errand
 from fleetstop.actions.lots import Lot
 from fleetstop.core.inventory import Launch
-from fleetstop.core.launching.activation import State
+from fleetstop.core.launching.activation import Started, State
+from fleetstop.core.launching.ended import Born, Record
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import Extra, Known
 from fleetstop.core.launching.surroundings import Person
@@ -180,6 +183,49 @@ def test_what_the_last_start_had_and_this_one_lacks_is_told_before_it(
     place = Place(None, ground=ground)
     place.equipped("restart")
     assert place.findings == []
+
+
+def begun(how: str) -> tuple[Known, list[str]]:
+    """Of a trainer 12 that runs; 10, of the same mark, was started."""
+    words = ("bash", "run.sh", "--token", "***") if how == "secret" else ("bash", "run.sh")
+    kept = msgspec.structs.replace(KEPT, argv=words, cwd="/srv")
+    trainer = Started(10 if how == "lives" else 12, 700, "m1")
+    release = None if how == "restarted" else KEPT.id
+    state = State("7f3a", "healthy", release=release, running=KEPT.id, trainer=trainer)
+    record = Record("m1", trainer=Born(10, 700), ended_at="2026-11-30T14:03:00Z", exit=0)
+    ground = msgspec.structs.replace(EMPTY, state=state, releases={KEPT.id: kept}, last=record)
+    told: list[str] = []
+    lot = SimpleNamespace(
+        state=state, started=how != "another", ground=ground, runs=KEPT.id, finding=told.append
+    )
+    return manifests.as_begun(cast(Lot, lot), Known(origin=RUNS, person=ROOT)), told
+
+
+def test_one_that_put_itself_into_the_background_starts_as_it_was_started() -> None:
+    """Started by `bash run.sh`, it was to be started next by `python3 /root/train.py`, "as it was
+    started"."""
+    place, said = begun("left")
+    assert place.origin is not None
+    assert (place.origin.argv, place.origin.cwd) == (("bash", "run.sh"), "/srv")
+    assert place.origin.env == RUNS.env
+    assert said == [f"what started 12 has ended: by release {KEPT.id} it is started by bash run.sh"]
+
+
+@pytest.mark.parametrize("how", ["secret", "restarted"])
+def test_where_that_is_not_known_it_is_said(how: str) -> None:
+    """A restart may have had other words; of a secret only `***` is kept."""
+    place, said = begun(how)
+    assert place.origin == RUNS
+    assert said == [
+        "what started 12 has ended, and is not known any more: as it runs, it is started by"
+        " python3 /root/train.py --lr 1e-4"
+    ]
+
+
+@pytest.mark.parametrize("how", ["lives", "another"])
+def test_what_was_started_and_runs_tells_that_itself(how: str) -> None:
+    place, said = begun(how)
+    assert (place.origin, said) == (RUNS, [])
 
 
 def test_what_could_not_come_back_exactly_is_told_before() -> None:

@@ -199,6 +199,54 @@ def test_a_pattern_counts_in_the_new_part_of_the_log_alone() -> None:
     assert "nothing new in the log matches 'tok/s'" in outcome.reason
 
 
+@pytest.mark.parametrize("session", ["its own", "the old one"])
+def test_a_trainer_that_was_seen_before_it_went_into_the_background_has_not_died(
+    session: str,
+) -> None:
+    """It forks, its first process ends with 0: it was "healthy" or rolled back, as it was looked
+    at. What a trainer that died leaves behind is in its session, and no life of it."""
+
+    def daemon(host: LaunchHost, supervisor: int) -> Proc:
+        shell = born()(host, supervisor)
+        (first,) = trainers(host)
+
+        def fork() -> None:
+            made = Trainer(host, host.new_pid(), first.pid, saves=None)
+            made.flags, made.start = 0x40, int(host.clock.now() * 100)
+            host.environs[made.pid] = dict(host.environs[first.pid])
+            made.sid = made.pid if session == "its own" else first.sid
+            host.add(made)
+            host.dies(first)
+
+        host.later(2.0, fork)
+        return shell
+
+    outcome, _ = run(a_host(daemon, born()))
+    assert outcome.result == ("redeployed" if session == "its own" else "rolled_back")
+
+
+def test_one_that_puts_itself_into_the_background_is_healthy_to_everybody() -> None:
+    """run.sh has ended with 0, its trainer is well: "healthy", and then for ever one that nobody
+    had seen, of which the same command said that there is nothing to do."""
+
+    def daemon(host: LaunchHost, supervisor: int) -> Proc:
+        shell = born()(host, supervisor)
+        shell.ends_with_children = False
+        host.later(2.0, lambda: host.dies(shell))
+        return shell
+
+    host = a_host(daemon)
+    outcome, stage = run(host)
+    assert outcome.result == "redeployed"
+    (left,) = trainers(host)
+    assert (host.state["step"], host.state["confirmed_by"]) == ("healthy", "client")
+    named = {"pid": left.inner, "start": left.start, "mark": "m-new"}
+    assert host.state["trainer"] == named
+    told = [each.text for each in stage.of(e.Finding)]
+    assert [each for each in told if "did not note" in each] == []
+    assert any("how that ends will not be recorded" in each for each in told)
+
+
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_version_that_executes_another_program_is_not_waited_for_in_silence(seen: bool) -> None:
     """`os.execv(…, "real.py")`: told was "up to 4 s", then came 60 s of silence."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from . import versions
-from .bed import Bed, lives, until
+from .bed import Bed, lives, until, words_of
 from .redeploying import (
     JOB,
     LAUNCH,
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.bed, pytest.mark.timeout(300)]
 
 RESUMES = LAUNCH.replace("}", ', resume: ["--resume", "{checkpoint}"], env: {TAG: "a"}}')
 ONE, TWO = versions.version("one"), versions.version("two")
+DAEMON = versions.version("daemon", "    if os.fork():\n        os._exit(0)\n    os.setsid()\n")
 
 
 def releases(code: Code) -> dict[str, dict[str, object]]:
@@ -46,6 +47,26 @@ def deployed(box: Bed, tmp_path: Path, inventory: Path, text: str) -> str:
     found = ran.target["release"]
     assert found["id"] == found["running"], found
     return str(found["id"])
+
+
+def test_one_that_puts_itself_into_the_background_is_well_to_everybody(
+    box: Bed, tmp_path: Path
+) -> None:
+    """Its run.sh has ended with 0; whoever comes next knows how it did, and how it is started."""
+    box.start("--save-seconds", "0.2")
+    inventory = stanza(box, tmp_path)
+    deployed(box, tmp_path, inventory, DAEMON)
+    state = json.loads((Code(box).root / ".fleetstop/train/state.json").read_text())
+    (trainer,) = trainers(box)
+    assert words_of(trainer)[1:3] == [b"-u", b"/root/train.py"]
+    assert (state["step"], state["confirmed_by"], state["exit"]) == ("healthy", "client", 0)
+    again = redeploy(box, str(tmp_path / "src/train.py"), inventory=inventory)
+    assert (again.code, again.signals) == (0, []), again.people
+    assert "was found healthy" in " ".join(again.people.split())
+    new = versions.sources(tmp_path / "new", ONE)
+    plan = redeploy(box, str(new / "train.py"), "-n", inventory=inventory)
+    assert plan.code == 0, plan.people
+    assert "starts      /bin/bash /root/run.sh --save-seconds 0.2" in plan.people
 
 
 def test_rollback_to_the_one_before_and_to_a_named_one(box: Bed, tmp_path: Path) -> None:

@@ -216,6 +216,29 @@ def test_done_is_not_believed_of_a_wrapper_that_ended_either(job: Activator) -> 
     assert (state["confirmed_by"], state["files"]) == (None, "new")
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_done_is_believed_of_the_very_process_that_its_client_has_judged(
+    job: Activator, lives: bool
+) -> None:
+    """A version that puts itself into the background: healthy to whoever looked, and to everybody
+    afterwards one that nobody had seen."""
+    job.new("train.sh", LEAVES_ONE)
+    job.begin()
+    job.order("go")
+    until(lambda: (job.dest / "child").exists() and (job.dest / "child").read_text(), "its child")
+    child = int((job.dest / "child").read_text())
+    start = start_of(child)
+    job.children.append((child, start))
+    until(lambda: job.state["exit"] == 4, "its end is told")
+    job.order(f"done {child} {start if lives else start + 1}")
+    state = job.end("healthy" if lives else "unconfirmed")
+    if lives:
+        mark = f"new-{job.tag}"
+        assert state["trainer"] == {"pid": child, "start": start, "mark": mark}
+        assert (state["confirmed_by"], state["running"]) == ("client", "r2")
+    assert alive(child, start)
+
+
 def test_that_holds_also_if_its_supervisor_was_killed(job: Activator) -> None:
     launched(job, "sleep 300 & echo $! >child; wait\n")
     until((job.dest / "child").exists, "it has a child")

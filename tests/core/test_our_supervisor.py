@@ -88,7 +88,7 @@ def test_it_is_told_with_what_it_will_do() -> None:
     [family] = find(here, TRAIN, None).families
     [one] = standing_above(here, family, Notes())
     assert (one.pid, one.kind, one.again, one.restarts) == (100, "supervisor", "never", False)
-    assert one.will == "started it and records its end; starts nothing again"
+    assert one.will == "records the end of what it started; starts nothing again"
 
 
 IN_A_PANE = f"""

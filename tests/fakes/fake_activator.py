@@ -218,6 +218,10 @@ class LaunchHost(FakeHost):
         self.write(spec["status"], json.dumps(told).encode())
         return root
 
+    def all_of(self, mark: str) -> list[Proc]:
+        return [each for each in self.procs.values()
+                if self.environs.get(each.pid, {}).get("FLEETSTOP_MARK") == mark]  # fmt: skip
+
     def all_below(self, proc: Proc) -> list[Proc]:
         return [each for kid in self._kids(proc) for each in (kid, *self.all_below(kid))]
 
@@ -333,9 +337,18 @@ class FakeActivator:
     def watching(self) -> None:
         assert self.root is not None
         order = self.order
-        if order == "done":
+        if order == "done" and self._runs():
             self.leave("healthy", confirmed_by="client")
-        elif not self._runs():
+        elif order == "done" and (judged := self._judged()) is not None:
+            told = {
+                "pid": judged.inner,
+                "start": judged.start,
+                "mark": self.told["trainer"]["mark"],
+            }
+            self.leave("healthy", confirmed_by="client", trainer=told)
+        elif order == "done" and self.host.all_of(self.spec["launch"]["mark"]):
+            self.leave("unconfirmed", reason="it ended, before the client had judged")
+        elif not self._runs() and not self.host.all_of(self.spec["launch"]["mark"]):
             signal = self.host.died_by.get(self.root.pid)
             how = {"signal": signal, "exit": None if signal else self.host.exits.get(self.root.pid)}
             if self.spec["roll_back"] and self.spec["launch_old"]:
@@ -352,6 +365,11 @@ class FakeActivator:
                 self.leave("healthy", confirmed_by="activator")
             elif late:
                 self.leave("unconfirmed")
+
+    def _judged(self) -> Proc | None:
+        named = [each for each in self.host.procs.values()
+                 if self.why == f"{each.inner} {each.start}"]  # fmt: skip
+        return named[0] if named else None
 
     def back(self, **how: Any) -> None:
         self.step("rolling_back", **how)

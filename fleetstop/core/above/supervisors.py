@@ -18,7 +18,7 @@ from fleetstop.core.kin.shells import loop_of, names_below, scripts
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 
 _ENDING = {
-    "supervisor": "started it and records its end; starts nothing again",
+    "supervisor": "records the end of what it started; starts nothing again",
     "cron": "starts it at the times of its table, and not because it ended",
     "tmux": "closes the pane when it ends, or keeps it with remain-on-exit; starts nothing",
     "screen": "closes the window when it ends; starts nothing",

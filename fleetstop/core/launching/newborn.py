@@ -36,6 +36,15 @@ def trainers_of(found: Found, ids: frozenset[ProcessId]) -> tuple[ProcessId, ...
     return tuple(kin.id for family in found.families for kin in family.trainers if kin.id in ids)
 
 
+def went_aside(tree: ProcessTree, seen: Iterable[Process], trainers: Iterable[ProcessId]) -> bool:
+    """It has put itself into the background (daemon(7)): a fork of it trains on, in a session that
+    is none of those it was started in. `seen`: the trainers of earlier looks. What a trainer that
+    died has left behind, its data workers, is in its session still."""
+    began = {each.sid for each in seen if not each.forked}
+    now = (tree.get(each) for each in trainers)
+    return bool(began) and any(p is not None and p.forked and p.sid not in began for p in now)
+
+
 def family_of(
     tree: ProcessTree,
     ids: frozenset[ProcessId],

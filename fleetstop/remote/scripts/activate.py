@@ -44,11 +44,12 @@ it was. It hears the client by two files in BASE: `order`, one line `RUN WORD`, 
 and `beat`, touched every 5 s. Behind WORD may stand `alone`: the client leaves, and is not waited
 for; and why, in words. While it waits: `armed` (a signal may be sent from now on), `go` (the
 old run is gone), `cancel`, `yield` (from whoever takes its place). Once launched: `done`
-(healthy), `unwell` (it is not, and is about to be ended), `back` (what was launched is ended by
-now), `keep` (unhealthy, and left as it is), `leave` (somebody stops the job, and nothing is to come
-after it). A client that is silent for stale_s has left: if it never armed, nothing is done; armed,
-it goes on as soon as `gone` are gone, for which it waits patience_s; launched, it judges by
-`health`, and leaves running what lives. It goes on from the newest complete checkpoint then, which
+(healthy; `done PID START` names who is, where what was started has ended), `unwell` (it is not, and
+is about to be ended), `back` (what was launched is ended by now), `keep` (unhealthy, and left as it
+is), `leave` (somebody stops the job, and nothing is to come after it). A client that is silent for
+stale_s has left: if it never armed, nothing is done; armed, it goes on as soon as `gone` are gone,
+for which it waits patience_s; launched, it judges by `health`, and leaves running what lives. It
+goes on from the newest complete checkpoint then, which
 it looks for itself; where it cannot, from the known one. What it was told is unwell it never calls
 healthy: it waits for its end for up to two minutes more, and leaves it as unhealthy.
 

@@ -6,7 +6,7 @@ Loaded by activate.py, beside which it lies and which tells of the orders.
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
     from fleetstop.remote.scripts import wary
@@ -46,6 +46,15 @@ class Client:
         if new:
             self._heard = self.now
         return new or new_left
+
+    @property
+    def judged(self) -> "Optional[Dict[str, int]]":
+        """Whom it has found to be well, as it said with `done`: what was started may have ended,
+        and left its trainer to itself."""
+        words = self.why.split()
+        if len(words) != 2 or not all(word.isdigit() for word in words):
+            return None
+        return {"pid": int(words[0]), "start": int(words[1])}
 
     def gone_s(self) -> float:
         """So long it is known that it has left; negative while it is there."""

@@ -206,7 +206,8 @@ class Activation:
             if not left:
                 told = self._told_end()
                 return self.back(told) if word == "back" else self._down(told)
-            if word == "done" and new.runs():
+            if word == "done" and (new.runs() or new.became(self.client.judged)):
+                self.state["trainer"] = new.id
                 return self._healthy("client")
             if word == "done" and self.ended and self._tell_at is None:
                 return self.end("unconfirmed", reason=f"{self.ended}, before the client had judged")

@@ -151,6 +151,13 @@ class Trainer:
     def runs(self) -> bool:
         return self.id is not None and living.alive(self.id)
 
+    def became(self, one: Optional[Json]) -> bool:
+        """Whether that one lives, which stands for what was started from now on."""
+        if one is None or not living.alive(one):
+            return False
+        self.id = dict(one, mark=self.mark)
+        return True
+
     def left(self) -> List[int]:
         """What lives of all that was started; its supervisor leaves after the last of them."""
         if self.id is not None and living.alive(self.id):
