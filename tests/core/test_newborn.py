@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetstop.core.inventory import Job, Match
-from fleetstop.core.kin.family import find
+from fleetstop.core.kin.family import Found, find
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.newborn import descendants, family_of, here, trainers_of
 from fleetstop.core.process import ProcessTree
@@ -53,6 +53,23 @@ def test_where_nobody_trains_what_was_started_is_asked_itself() -> None:
             120 pip install torch
     """
     assert roles(text, 110, 100) == {110: "trainer", 120: "worker"}
+
+
+def test_where_nobody_trains_any_more_who_did_is_asked_and_not_the_shell_above() -> None:
+    """`os.execv(…, "real.py")`."""
+    text = f"""
+        100 {SUPERVISOR}
+          110 bash run.sh
+            120 python real.py
+              130 python real.py   # fork
+    """
+    tree = told(text).tree
+    ids = descendants(tree, tree.processes[110], tree.processes[100], frozenset())
+    was = (tree.processes[120].id,)
+    family = family_of(tree, ids, Found(families=()), tree.processes[110].id, "m", was)
+    assert {kin.pid: kin.role for kin in family.members} == {
+        110: "wrapper", 120: "trainer", 130: "worker",
+    }  # fmt: skip
 
 
 def test_the_dead_are_none_of_it_and_who_was_seen_before_stays() -> None:

@@ -36,8 +36,8 @@ def check(argv: Sequence[str], resume: Sequence[str], typed: Sequence[str]) -> N
         if why is not None:
             raise Refused(
                 f"{what} would not reach the job, which is started by {redact.brief(argv)}: {why}",
-                hint="say in the inventory how it is started so that it does: launch: {run: […]},"
-                ' with a script that hands on "$@", say',
+                hint="say in the inventory how else it is started: launch: {run: […]}, with them in it,"
+                ' or a script that hands on "$@"',
             )
 
 

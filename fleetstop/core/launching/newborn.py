@@ -59,12 +59,12 @@ def family_of(
     for family in found.families:
         roles |= {kin.id: kin.role for kin in family.members if kin.id in ids}
     trainers = trainers_of(found, ids)
-    above = {up.id for each in trainers for up in tree.above(each.pid)}
+    once = frozenset() if trainers else ids & frozenset(was)
+    above = {up.id for each in (*trainers, *once) for up in tree.above(each.pid)}
     for each in ids & above:
         if roles[each] == "worker":
             roles[each] = above_kind(tree.processes[each.pid], None) or "wrapper"
-    once = ids & frozenset(was)
-    if not trainers and once:
+    if once:
         roles |= dict.fromkeys(once, "trainer")
     elif not trainers:
         top = root if root in ids else min(ids, key=lambda each: each.start, default=root)
