@@ -36,8 +36,8 @@ def check(argv: Sequence[str], resume: Sequence[str], typed: Sequence[str]) -> N
         if why is not None:
             raise Refused(
                 f"{what} would not reach the job, which is started by {redact.brief(argv)}: {why}",
-                hint="say in the inventory how else it is started: launch: {run: […]}, with them in it,"
-                ' or a script that hands on "$@"',
+                hint="say in the inventory how else it is started: launch: {run: […]}, with them in"
+                ' it, or with a script that hands on "$@"',
             )
 
 
