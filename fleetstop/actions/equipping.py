@@ -14,7 +14,7 @@ from fleetstop.actions import hands, manifests, staging
 from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.grounding import saves
 from fleetstop.actions.interpreter import scripts
-from fleetstop.actions.lastly import last_start
+from fleetstop.actions.lastly import comes_no_more
 from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
@@ -24,7 +24,6 @@ from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
 from fleetstop.core.launching import launchers
 from fleetstop.core.launching.activator import ActivatorSpec, Resume, SwapFile, late_file
-from fleetstop.core.launching.dropped import dropped, missed
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.older import Saves, from_older, named
@@ -116,20 +115,9 @@ class Equipment:
             dest=None if lot.placed else lot.dest,
         )
         if not self._as_then:
-            for text in self._dropped():
+            for text in comes_no_more(lot, self._place, self.new.spec, self._errand.extra.env):
                 lot.finding(text)
         self._tell_older()
-
-    def _dropped(self) -> tuple[str, ...]:
-        """What comes along no more, of what runs or of what was started last."""
-        job, typed, place = self._lot.job, self._errand.extra.env, self._place
-        if self._lot.now is not None:
-            return dropped(job.launch, place, self.new.spec, typed)
-        last = last_start(self._lot.ground)
-        if last is None:
-            return ()
-        ran = Ran(last.argv, last.cwd, last.env, last.secrets)
-        return missed(job.launch, place, self.new.spec, ran, last.id, typed)
 
     def _tell_older(self) -> None:
         """Once each: before the stop, and what the stop has saved after it."""

@@ -1,14 +1,21 @@
-"""How a job was started last, as a line that the inventory lacks; starts nothing."""
+"""How a job was started last, and what it lacks of that next time; starts nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fleetstop.actions.grounding import ground, python_of, what_it_loads
 from fleetstop.actions.locate import Scene
+from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import began
 from fleetstop.actions.telling import Scope
 from fleetstop.core.adopting.stanza import launch_line
 from fleetstop.core.kin.family import Family
 from fleetstop.core.launching.activation import State
+from fleetstop.core.launching.dropped import dropped, missed
+from fleetstop.core.launching.recipe import Known
+from fleetstop.core.launching.restored import Ran
+from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.home import base_of, home
 from fleetstop.core.releases.manifest import Release, told_argv
@@ -43,6 +50,20 @@ async def ran_last(scope: Scope) -> str | None:
     if last is None or last.argv is None:
         return None
     return f"as release {last.id} was started: {launch_line(last.argv, last.cwd)}"
+
+
+def comes_no_more(
+    lot: Lot, place: Known, spec: LaunchSpec, typed: Collection[str]
+) -> tuple[str, ...]:
+    """What this start lacks of what runs, else of what was started last; sentences."""
+    launch = lot.job.launch
+    if lot.now is not None:
+        return dropped(launch, place, spec, typed)
+    last = last_start(lot.ground)
+    if last is None:
+        return ()
+    ran = Ran(last.argv, last.cwd, last.env, last.secrets)
+    return missed(launch, place, spec, ran, last.id, typed)
 
 
 def last_start(there: Ground) -> Release | None:
