@@ -124,7 +124,7 @@ def judge(
     then = before.tree if before else None
     directories = tuple(each for each in (checkpoints, now.real) if each)
     saves, unseen = saves_of(
-        then, now.tree, family, directories, now.changed, now.temporary, now.risk
+        then, now.tree, family, directories, now.changed, now.temporary, now.risk, progress.paces
     )
     unseen += [now.files_unseen] if now.files_unseen else []
     motion = moved(then, now.tree, family, now.at - before.at if before else 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleetstop.core.judging.progress import follow
 from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.process import Detail, OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.saves.checkpoint import Entry, Listing, checkpoints, growing, new_since
@@ -80,17 +81,54 @@ def test_where_nothing_else_can_be_told_the_writers_bytes_count(
     assert not grows(save)
 
 
-def test_how_much_of_a_save_is_left_by_two_looks() -> None:
-    path = "/ck/step_41212.pt.tmp"
-    [save] = seen(tree(10, (path, 70 * MIB)), tree(12, (path, 80 * MIB)), risk=RISK)
+PATH = "/ck/step_41212.pt.tmp"
+
+
+def watched(*sizes: int, every_s: float = 1.0) -> Save:
+    """What is told of it after so many looks, the last at the last of these sizes."""
+    trees = [tree(10 + n * every_s, (PATH, size)) for n, size in enumerate(sizes)]
+    progress = None
+    for n, each in enumerate(trees):
+        progress = follow(progress, each, 10 + n * every_s, FAMILY)
+    assert progress is not None
+    (save,), _ = saves_of(trees[-2], trees[-1], FAMILY, ("/ck",), (), (), RISK, progress.paces)
+    return save
+
+
+def test_how_much_of_a_save_is_left_once_it_was_seen_to_grow_evenly() -> None:
+    save = watched(*(n * 10 * MIB for n in range(1, 9)))
     assert save.text == (
         "step_41212.pt.tmp open for writing by 7, 80.0 MiB of about 100.0 MiB "
-        "(size of step_41000.pt), about 4 s left, growing"
+        "(size of step_41000.pt), about 2 s left, growing"
     )
-    [slow] = seen(tree(10, (path, 10 * MIB)), tree(11, (path, 10 * MIB + 2**18)), risk=RISK)
-    assert ", about 6 min left, growing" in slow.text
-    [still] = seen(tree(10, (path, 80 * MIB)), tree(12, (path, 80 * MIB)), risk=RISK)
-    assert still.text.endswith("80.0 MiB of about 100.0 MiB (size of step_41000.pt)")
+    slow = watched(*(n * MIB // 4 for n in range(1, 9)))
+    assert ", about 7 min left, growing" in slow.text
+
+
+OF = "(size of step_41000.pt)"
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1, 20 * MIB),  # the first sight of it: it may have come in one piece, or waited before
+        (1, 20 * MIB, 40 * MIB, 60 * MIB),  # some looks, all of them within a moment
+        # a piece now, and none for long
+        (MIB, 9 * MIB, 9 * MIB, 9 * MIB, 9 * MIB, 9 * MIB, 9 * MIB, 10 * MIB),
+        # its first half fast, by the page cache; then the disk
+        (MIB, 20 * MIB, 40 * MIB, 60 * MIB, 61 * MIB, 62 * MIB, 63 * MIB, 64 * MIB),
+    ],
+)
+def test_no_time_is_told_of_what_was_not_seen_to_grow_evenly(sizes: tuple[int, ...]) -> None:
+    save = watched(*sizes)
+    assert OF in save.text
+    assert " left" not in save.text
+    assert grows(save)
+
+
+def test_what_begins_anew_in_its_file_is_paced_anew() -> None:
+    save = watched(*(n * 10 * MIB for n in range(1, 9)), 5 * MIB, 10 * MIB)
+    assert " left" not in save.text
 
 
 @pytest.mark.parametrize(

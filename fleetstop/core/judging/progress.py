@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.process import Process, ProcessId, ProcessTree
+from fleetstop.core.saves.pace import Pace, paced
 
 Measure: TypeAlias = Literal["CPU", "memory", "reads and writes", "context switches"]
 MEASURES: tuple[Measure, ...] = ("CPU", "memory", "reads and writes", "context switches")
@@ -34,7 +35,8 @@ class Trail(Struct, frozen=True):
 class Progress(Struct, frozen=True):
     """`at`: monotonic second of the last look. `ranks`: RANK and LOCAL_RANK as last seen, of the
     gone ones too; `ranks_here`: how many there should be. `files_since`: from when on no
-    checkpoint has been seen to move.
+    checkpoint has been seen to move. `paces`: how what they have open for writing grows, by
+    process and target.
     """
 
     at: float
@@ -42,6 +44,7 @@ class Progress(Struct, frozen=True):
     ranks: dict[ProcessId, str]
     files_since: float
     ranks_here: int | None = None
+    paces: dict[tuple[ProcessId, str], Pace] = {}
 
 
 def follow(
@@ -56,6 +59,7 @@ def follow(
     trails: dict[ProcessId, Trail] = {}
     ranks = dict(before.ranks) if before else {}
     ranks_here = before.ranks_here if before else None
+    paces: dict[tuple[ProcessId, str], Pace] = {}
     for kin in family.members:
         process = tree.get(kin.id)
         if process is None or process.zombie:
@@ -65,8 +69,20 @@ def follow(
         if process.detail is not None and process.detail.rank:
             ranks[kin.id] = process.detail.rank
             ranks_here = process.detail.ranks_here or ranks_here
+        paces |= _paces(before.paces if before else {}, process, at)
     files_since = at if files_moved or before is None else before.files_since
-    return Progress(at, trails, ranks, files_since, ranks_here)
+    return Progress(at, trails, ranks, files_since, ranks_here, paces)
+
+
+def _paces(
+    old: dict[tuple[ProcessId, str], Pace], process: Process, at: float
+) -> dict[tuple[ProcessId, str], Pace]:
+    found = {}
+    for file in (process.detail.files if process.detail else None) or ():
+        if (file.writable_file or file.appended_file) and file.pos is not None:
+            key = (process.id, file.target)
+            found[key] = paced(old.get(key), at, file.pos)
+    return found
 
 
 def _trail(old: Trail | None, process: Process, at: float, hz: int) -> Trail:

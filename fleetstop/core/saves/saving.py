@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from fleetstop.core.durations import spoken
 from fleetstop.core.kin.family import Family, Kin
-from fleetstop.core.process import OpenFile, Process, ProcessTree
+from fleetstop.core.process import OpenFile, Process, ProcessId, ProcessTree
 from fleetstop.core.saves.checkpoint import database, is_log_like, is_temp, may_be_model, shape
 from fleetstop.core.saves.listing import DEPTH, spelled
+from fleetstop.core.saves.pace import Pace, left_s
 from fleetstop.core.saves.risk import AtRisk
 
 _CHECKPOINT = re.compile(
@@ -25,6 +28,7 @@ _CHECKPOINT = re.compile(
 
 # So much is more than a few lines of a log between two looks, bytes.
 _MOVING = 65_536
+NEVER_SEEN: Mapping[tuple[ProcessId, str], Pace] = MappingProxyType({})
 
 
 class Save(Struct, frozen=True):
@@ -44,6 +48,7 @@ class _Eyes(Struct, frozen=True):
     directories: tuple[str, ...]
     changed: frozenset[str] | None
     risk: AtRisk | None
+    paces: Mapping[tuple[ProcessId, str], Pace]
 
 
 def saves_of(
@@ -54,6 +59,7 @@ def saves_of(
     changed: tuple[str, ...] | None,
     temporary: tuple[str, ...],
     risk: AtRisk | None = None,
+    paces: Mapping[tuple[ProcessId, str], Pace] = NEVER_SEEN,
 ) -> tuple[list[Save], list[str]]:
     """Who writes a checkpoint now, and what could not be seen of that, a sentence each.
 
@@ -61,12 +67,13 @@ def saves_of(
 
     `changed` and `temporary` are paths of the listing: files that moved between two listings
     (None: it was not listed), and what is fresh and not done by its name. `risk`: the newest
-    complete checkpoint, which says how big this one is going to be.
+    complete checkpoint, which says how big this one is going to be. `paces`: how the files that
+    members have open have grown so far, by member and target.
     """
     moved = (
         None if changed is None else frozenset(_relative(spelled(p), directories) for p in changed)
     )
-    eyes = _Eyes(before, now, directories, moved, risk)
+    eyes = _Eyes(before, now, directories, moved, risk, paces)
     saves: list[Save] = []
     unseen: list[str] = []
     for kin in family.members:
@@ -132,7 +139,7 @@ def _of_file(kin: Kin, process: Process, file: OpenFile, eyes: _Eyes) -> Save | 
     size = file.pos or 0
     if held is not None and not (held[1] or grown):
         return None  # between two transactions
-    text = f"{name} open for writing by {kin.pid}{_so_far(name, size, step, eyes)}"
+    text = f"{name} open for writing by {kin.pid}{_so_far(kin, file, size, eyes)}"
     return Save(pid=kin.pid, name=name, text=f"{text}, growing" if grown else text, size=size)
 
 
@@ -148,18 +155,16 @@ def _moves(process: Process, old: Process | None, file: OpenFile, eyes: _Eyes) -
     return then is not None and written is not None and written - then >= _MOVING
 
 
-def _so_far(name: str, size: int, step: int, eyes: _Eyes) -> str:
+def _so_far(kin: Kin, file: OpenFile, size: int, eyes: _Eyes) -> str:
     """`, 21.4 GiB of about 24.6 GiB (size of step_41000), about 26 s left`."""
-    risk = eyes.risk
+    risk, name = eyes.risk, posixpath.basename(file.target.removesuffix(" (deleted)"))
     if risk is None or risk.name is None or not risk.size or shape(name) != shape(risk.name):
         return _size(size)
     if not 0 < size < risk.size:
         return _size(size)
     text = f"{_size(size)} of about {_amount(risk.size)} (size of {risk.name})"
-    seconds = eyes.now.uptime - eyes.before.uptime if eyes.before else 0.0
-    if step <= 0 or seconds <= 0:
-        return text
-    return f"{text}, about {spoken(max(1.0, (risk.size - size) * seconds / step))} left"
+    seconds = left_s(eyes.paces.get((kin.id, file.target)), risk.size)
+    return f"{text}, about {spoken(max(1.0, seconds))} left" if seconds is not None else text
 
 
 def _size(count: int) -> str:
