@@ -13,7 +13,7 @@ from fleetstop.actions.present import seen
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import LAST_LINES, Grown, Stamp, Watch
 from fleetstop.core import redact
-from fleetstop.core.launching.activation import State
+from fleetstop.core.launching.activation import Started, State
 from fleetstop.core.launching.ended import Record, started_as, way_of
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.report import HealthCheck, HealthRecord
@@ -21,24 +21,31 @@ from fleetstop.core.verdict import Look, judge
 
 
 class Rise:
-    """`log`: where the job writes, None: not known. `pids`: the trainers seen last."""
+    """`pids`: the trainers seen last."""
 
-    def __init__(self, scope: Scope, activation: Activation, log: str | None) -> None:
-        self._scope, self._activation, self._log = scope, activation, log
-        self._log_from = 0
+    def __init__(self, scope: Scope, activation: Activation) -> None:
+        self._scope, self._activation = scope, activation
+        self._sizes: dict[str, int] = {}
         self._records: list[HealthRecord] = []
         self._family: dict[str, Any] = {}
         self.pids: tuple[int, ...] = ()
 
     async def mark_log(self) -> None:
-        """What the log holds by now is not of what is started next."""
-        if self._log is None:
-            return
-        try:
-            tail = await reading.log(await self._scope.place.files(), self._log)
-        except looks.NOT_ENTERED:
-            return  # whether it can be read is seen, and told, by the watch
-        self._log_from = tail.size if tail is not None else 0
+        """What the logs hold by now is not of what is started next."""
+        spec = self._activation.spec
+        for log in {spec.read_by(old=False), spec.read_by(old=True)} - {None}:
+            assert log is not None
+            try:
+                tail = await reading.log(await self._scope.place.files(), log)
+            except looks.NOT_ENTERED:
+                return  # whether it can be read is seen, and told, by the watch
+            self._sizes[log] = tail.size if tail is not None else 0
+
+    def _begin(self, log: str | None, started: Started | None, *, rotated: bool) -> int:
+        """Where its own part begins: by whoever started it, else as it was seen before that."""
+        if started is not None and started.log_from is not None:
+            return started.log_from
+        return 0 if rotated or log is None else self._sizes.get(log, 0)
 
     async def watch(
         self, expected: Expected, state: State, stamp: Stamp, *, old: bool = False
@@ -58,8 +65,9 @@ class Rise:
             return None  # what it names now is the version before
         mark = {"FLEETSTOP_MARK": trainer.mark} if trainer.mark else {}
         expected = msgspec.structs.replace(expected, env={**expected.env, **mark})
-        begin = 0 if state.log_rotated is not None and not old else self._log_from
-        watch = Watch(self._scope, self._activation, expected, trainer, self._log, begin, old=old)
+        log, rotated = spec.read_by(old=old), state.log_rotated is not None and not old
+        begin = self._begin(log, trainer, rotated=rotated)
+        watch = Watch(self._scope, self._activation, expected, trainer, log, begin, old=old)
         grown = await watch.until_known(stamp)
         self._keep(grown, expected, spec.before if old else spec.release)
         return grown
@@ -68,11 +76,12 @@ class Rise:
         """It ended before we looked: what is left of it is its end, and the log as it is now."""
         spec, state = self._activation.spec, self._activation.state
         rotated = state is not None and state.log_rotated is not None
+        log = spec.read_by(old=False)
         last: tuple[str, ...] = ()
-        if self._log is not None:
-            part = await reading.log_since(
-                self._scope.place, self._log, 0 if rotated else self._log_from
-            )
+        if log is not None:
+            # whom the state names by now may be the version before
+            begin = self._begin(log, None, rotated=rotated)
+            part = await reading.log_since(self._scope.place, log, begin)
             lines = [each for each in (part.lines if part else ()) if each.strip()]
             last = tuple(redact.text(each, 300) for each in lines[-LAST_LINES:])
         self._records.append(

@@ -8,7 +8,7 @@ from fleetstop import events
 from fleetstop.actions import hands
 from fleetstop.actions.activating import Activation
 from fleetstop.actions.coming_up import Rise
-from fleetstop.actions.equipping import Equipment
+from fleetstop.actions.equipping import Equipment, reads
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.present import outcome_of
@@ -35,9 +35,10 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
         release=None if old else state.running,
         before=state.running if old else None,
         log=runs.spec.log,
+        reads=reads(runs, runs if old else None),
     )
     activation = Activation(scope, spec, lot.python, {}, scope.place.hands)
-    rise = Rise(scope, activation, runs.spec.log)
+    rise = Rise(scope, activation)
     grown = await rise.watch(expected, _as_launched(state), lock.stamp, old=old)
     if grown is None or grown.health.state != "unknown":
         # whoever asks the same once more means it

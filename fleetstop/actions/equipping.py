@@ -12,6 +12,7 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import hands, manifests, staging
 from fleetstop.actions.errand import Errand, wished
+from fleetstop.actions.foreseen import must_be_read
 from fleetstop.actions.grounding import saves
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.lastly import comes_no_more
@@ -43,7 +44,6 @@ from fleetstop.core.playbook import Playbook
 from fleetstop.core.releases.landing import swap_file
 from fleetstop.core.releases.manifest import encoded, told_argv
 from fleetstop.core.saves import rules
-from fleetstop.errors import Refused
 
 _DAY_S = 86_400.0
 Cook = Callable[..., Recipe]
@@ -99,6 +99,7 @@ class Equipment:
             cwd=told.cwd,
             user=told.user,
             log=told.log,
+            reads=redact.text(self.new.reads) if self.new.reads is not None else None,
             env=told.env,
             rest=told.rest,
             notes=self._notes(),
@@ -210,6 +211,7 @@ class Equipment:
             ran_as_kept=manifests.ran_as_kept(lot, lot.before, self._place),
             more=self._more(),
             resume=self._resume(),
+            reads=reads(self.new, self.old),
             resumes={
                 name: made.resume
                 for name, made in (("launch", self.new), ("launch_old", self.old))
@@ -315,6 +317,11 @@ def _going_on(extra: Extra) -> Extra:
     return msgspec.structs.replace(extra, resume=True)
 
 
+def reads(new: Recipe, old: Recipe | None) -> dict[str, str]:
+    made = {"launch": new, "launch_old": old}
+    return {name: each.reads for name, each in made.items() if each is not None and each.reads}
+
+
 async def equipment(lot: Lot, errand: Errand) -> Equipment:
     """Raises Refused where nothing says how the job is started."""
     job, now = lot.job, lot.now
@@ -323,11 +330,8 @@ async def equipment(lot: Lot, errand: Errand) -> Equipment:
     place = await known(lot.scope, job.launch, job.log, running, there.newest)
     place = manifests.as_begun(lot, place)
     made = Equipment(lot, errand, place, there)
-    if job.healthcheck is not None and job.healthcheck.log_matches and made.new.spec.log is None:
-        raise Refused(
-            "its health is to be read in its log, and its output goes nowhere",
-            hint="say where it shall log, in the inventory: log: /workspace/train.log",
-        )
+    if job.healthcheck is not None and job.healthcheck.log_matches:
+        must_be_read(made.new, place)
     return made
 
 

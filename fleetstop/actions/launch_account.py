@@ -23,7 +23,7 @@ class Account:
     def __init__(self, scope: Scope, plan: LaunchPlan, hands: Hands) -> None:
         self.scope, self.plan = scope, plan
         self.activation = Activation(scope, plan.spec, plan.python, plan.scripts, hands, plan.tools)
-        self.rise = Rise(scope, self.activation, plan.spec.log)
+        self.rise = Rise(scope, self.activation)
         self.unwell: str | None = None
         self._findings: list[str] = []
         self._noted: set[str] = (

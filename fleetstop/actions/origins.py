@@ -15,6 +15,7 @@ from fleetstop.core.inventory import Launch
 from fleetstop.core.kin.family import Family, Kin
 from fleetstop.core.launching.origin import Origin, parse_origins, started_in
 from fleetstop.core.launching.outermost import outermost, program_word, tee_log, writes_own_log
+from fleetstop.core.launching.output import Wrote, alike
 from fleetstop.core.launching.recipe import Known, whom
 from fleetstop.core.launching.surroundings import Person, parse_login, parse_person
 from fleetstop.core.process import Process, ProcessId, ProcessTree
@@ -54,12 +55,39 @@ async def origins(
 
 class Began(Struct, frozen=True):
     """How a job was started: its outermost process and its first trainer; `cwd`: the directory in
-    which the outermost was started; `tee`: the file of the tee that it is piped through."""
+    which the outermost was started; `tee`: the file of the tee that it is piped through, `own_tee`:
+    where the outermost itself has started that."""
 
     head: Origin
     trainer: Origin
     cwd: str | None
     tee: str | None
+    own_tee: str | None = None
+    ranks: int = 1
+
+    @property
+    def bare(self) -> bool:
+        """No script stands above the trainer: whoever started that has opened its log, and has
+        become the trainer, or somebody typed it."""
+        return self.head.id == self.trainer.id
+
+    @property
+    def wrote(self) -> Wrote | None:
+        """None: nothing but what the outermost was started with, as far as is seen."""
+        log, head = self.trainer.log, self.head.log
+        own = log if log != head and self.ranks == 1 else None  # a rank may have a file of its own
+        own = own or (self.own_tee if not self.bare else None)
+        path = own or self.tee or log
+        if path is None or path == head:
+            return None
+        return Wrote(self.head.argv, path, own is not None)
+
+    def opens(self, log: str | None, launch: Launch | None) -> bool:
+        """Whether that log is opened by what is started by this `launch`, or else as it runs."""
+        run = launch.run if launch is not None else ()
+        again = not self.bare or bool(run and not alike(run, self.head.argv))
+        tee = self.own_tee if again else None
+        return writes_own_log(self.head, self.trainer, tee, log)
 
 
 async def began(scope: Scope, tree: ProcessTree, family: Family) -> Began:
@@ -71,7 +99,14 @@ async def began(scope: Scope, tree: ProcessTree, family: Family) -> Began:
     found = await origins(scope, tree, {each.id: each for each in (head, trainer)}.values())
     first = _there(found, head)
     cwd = await where_from(scope, first, program_word(head))
-    return Began(first, _there(found, trainer), cwd, tee_log(tree, family))
+    return Began(
+        head=first,
+        trainer=_there(found, trainer),
+        cwd=cwd,
+        tee=tee_log(tree, family),
+        own_tee=tee_log(tree, family, head),
+        ranks=len(family.trainers),
+    )
 
 
 async def known(
@@ -91,7 +126,8 @@ async def known(
         person=await person(scope, whom(launch, origin, ours)),
         login=await login(scope),
         checkpoint=checkpoint,
-        own_log=start is not None and writes_own_log(start.head, start.trainer, start.tee, log),
+        own_log=start is not None and start.opens(log, launch),
+        wrote=start.wrote if start is not None else None,
         inherited=ours.limits if start is not None and ours is not None else {},
     )
 

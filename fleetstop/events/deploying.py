@@ -52,7 +52,8 @@ class LaunchShown(Event, frozen=True, tag="launch_shown"):
     `log_matches`, or null: once it has lived so long; else the version before comes back, where
     `roll_back`. `as_release`: the kept one that it is started as, as that was then. Where the
     inventory does not say it, `ran`, `ran_in`: what runs now, and where it was started; `dest`:
-    where its code lies."""
+    where its code lies. `log`: what its output goes to; `reads`: the file in which its log is,
+    which it may open by itself."""
 
     command: str
     cwd: str
@@ -72,3 +73,4 @@ class LaunchShown(Event, frozen=True, tag="launch_shown"):
     ran: tuple[str, ...] = ()
     ran_in: str | None = None
     dest: str | None = None
+    reads: str | None = None

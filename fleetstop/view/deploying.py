@@ -56,7 +56,7 @@ def lines(
                     *(Line("", each.text, _TONES.get(each.kind, "plain")) for each in event.lines),
                     Line("", event.summary, "head")]  # fmt: skip
         case e.LaunchShown():
-            before.log = event.log
+            before.log = event.reads or event.log
             place = redact.text(deploy_line(event.dest)) if event.dest is not None else None
             told = [each for each in (_words(event), place) if each is not None]
             before.unsaid, before.unplaced = ", ".join(told) or None, place
@@ -122,11 +122,18 @@ def _launch(event: e.LaunchShown) -> list[Line]:
         told.append(fact("with", " ".join(f"{name}={event.env[name]}" for name in event.added)))
     if event.resumes is not None:
         told.append(fact("resumes", f"from {redact.text(event.resumes)}, or a newer one"))
-    log = redact.text(event.log) if event.log is not None else "none: its output goes nowhere"
-    told.append(fact("log", log))
+    told.append(fact("log", _log(event)))
     if event.within_s is not None:
         told.append(fact("healthy", _healthy(event, event.within_s)))
     return [*told, *(fact("!", redact.text(each)) for each in event.notes)]
+
+
+def _log(event: e.LaunchShown) -> str:
+    goes = redact.text(event.log) if event.log is not None else None
+    if event.reads is None or event.reads == event.log:
+        return goes or "none: its output goes nowhere"
+    told = f"{redact.text(event.reads)}, which it opens itself"
+    return f"{told}; what else it says goes to {goes}" if goes is not None else told
 
 
 def _healthy(event: e.LaunchShown, within_s: float) -> str:

@@ -12,16 +12,19 @@ from fleetstop import events as e
 from fleetstop.actions import manifests
 from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.errand import Command, Errand
+from fleetstop.actions.foreseen import must_be_read
 from fleetstop.actions.lots import Lot
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.activation import Started, State
 from fleetstop.core.launching.ended import Born, Record
 from fleetstop.core.launching.origin import Origin
+from fleetstop.core.launching.output import Wrote
 from fleetstop.core.launching.recipe import Extra, Known
 from fleetstop.core.launching.surroundings import Person
 from fleetstop.core.process import ProcessId
 from fleetstop.core.releases.manifest import Release
 from fleetstop.core.releases.payload import File
+from fleetstop.errors import Refused
 from tests.actions.stage import Stage, job, target
 from tests.actions.test_lots import EMPTY
 from tests.fakes.fake_host import FakeHost
@@ -234,6 +237,32 @@ def test_what_could_not_come_back_exactly_is_told_before() -> None:
     place.equipped("redeploy", Known(origin=blind, person=ROOT))
     said = "should what runs now come back: its environment could not be read"
     assert said in place.shown.notes
+
+
+def test_a_log_that_nothing_opens_is_asked_for_by_the_path_that_is_seen() -> None:
+    """Somebody had typed `python train.py | tee LOG`: that tee is not started again."""
+    nowhere = msgspec.structs.replace(RUNS, log=None)
+    wrote = Wrote(RUNS.argv, "/w/seen.log", own=False)
+    known = Known(origin=nowhere, person=ROOT, wrote=wrote)
+    lot = Place(None)
+    lot.job = msgspec.structs.replace(lot.job, log=None)
+    made = lot.equipped("restart", known)
+    assert (lot.shown.log, lot.shown.reads) == (None, None)
+    with pytest.raises(Refused, match="its output goes nowhere") as refused:
+        must_be_read(made.new, known)
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith("in the inventory: log: /w/seen.log")
+
+
+def test_a_log_that_its_script_opens_is_read_and_not_opened() -> None:
+    script = msgspec.structs.replace(RUNS, argv=("bash", "run.sh"), log=None)
+    wrote = Wrote(script.argv, "/train.log", own=True)
+    known = Known(origin=script, person=ROOT, own_log=True, wrote=wrote)
+    lot = Place(None)
+    made = lot.equipped("restart", known, extra=Extra(words=("--lr", "1")))
+    assert (lot.shown.log, lot.shown.reads) == (None, "/train.log")
+    assert (made.new.spec.log, made.old and made.old.reads) == (None, "/train.log")
+    must_be_read(made.new, known)
 
 
 def around(made: Equipment) -> Any:

@@ -262,6 +262,26 @@ def test_one_found_healthy_later_is_noted_so_only_by_its_own_words(own: bool) ->
     assert (f"{BASE}/releases/{KEPT.id}/tried.json" in host.files) is own
 
 
+@pytest.mark.parametrize(("says", "well"), [("step 1 15K tok/s", True), ("loading", False)])
+def test_what_the_run_before_said_in_a_log_that_the_job_opens_itself_is_not_this_runs(
+    says: str, well: bool
+) -> None:
+    """It was not rotated: whoever started it has noted how long it was."""
+    host = a_host(born(says=((1.0, says),)))
+    begins = len(host.files["/train.log"].data)
+    stage = Bringing(host)
+    asyncio.run(launch_through(stage.scope, plan(), stage.world.inside))
+    state = state_of(host.text_of(f"{BASE}/state.json"))
+    assert state is not None
+    assert state.trainer is not None
+    started = msgspec.structs.replace(state.trainer, log_from=begins)
+    state = msgspec.structs.replace(state, trainer=started)
+    check = Healthcheck(log_matches="tok/s", within_s=6.0)
+    launch = Launch(run=("bash", "run.sh"), cwd="/root")
+    outcome, _ = confirmed(host, state, launch=launch, healthcheck=check)
+    assert outcome.result == ("running" if well else "unhealthy"), outcome.reason
+
+
 def test_the_same_command_is_known_by_its_wish() -> None:
     assert wished(ERRAND, JOB, {}) == wished(ERRAND, JOB, {})
     other = [

@@ -280,6 +280,24 @@ def test_a_version_that_executes_another_program_is_not_waited_for_in_silence(se
         assert any(each.startswith(nobody) and "waited for until 60 s" in each for each in told)
 
 
+def test_a_log_that_the_job_opens_itself_is_read_where_it_is() -> None:
+    """run.sh redirects its trainer: its own output goes nowhere, and what came back's too."""
+    expected = msgspec.structs.replace(EXPECTED, log_matches="tok/s", within_s=60.0)
+    new, old = (msgspec.structs.replace(launch_spec(f"m-{n}"), log=None) for n in ("new", "old"))
+    facts: dict[str, Any] = {
+        "launch": new, "launch_old": old, "log": None, "expected": expected,
+        "reads": {"launch": LOG, "launch_old": "/other.log"},
+    }  # fmt: skip
+    outcome, stage = run(a_host(born(says=((4.0, "step 1 15K tok/s"),))), plan(**facts))
+    assert outcome.result == "redeployed"
+    assert [each.path for each in stage.of(e.LogSaid)] == [LOG]
+    host = a_host(born(says=((4.0, "loading"),)), born())
+    host.write("/other.log", b"step 9 of the last run 14K tok/s\n")
+    outcome, _ = run(host, plan(**facts, expected_old=expected))
+    assert outcome.reason is not None
+    assert "its log does not match 'tok/s' either" in outcome.reason
+
+
 def test_of_what_was_found_in_between_the_last_word_is_told() -> None:
     """It lived on when it was found, and has ended since: the report speaks of now."""
     host = LaunchHost()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from fleetstop.actions.origins import began, known, person, where_from
+from fleetstop.actions.origins import Began, began, known, person, where_from
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.core.commands import Answer
 from fleetstop.core.inventory import Launch, Match, Target
@@ -134,6 +134,43 @@ def test_what_is_known_for_a_launch() -> None:
         assert place.within.sent("user") == [("ml",)]
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("head", "trainer", "tee", "own", "ranks", "wrote"),
+    [
+        (None, "/w/a", None, None, 1, ("/w/a", True)),  # run.sh: python … >>/w/a
+        ("/n", "/w/a", None, None, 1, ("/w/a", True)),  # nohup run.sh >/n
+        (None, None, "/w/a", "/w/a", 1, ("/w/a", True)),  # run.sh: python … | tee /w/a
+        (None, None, "/w/a", None, 1, ("/w/a", False)),  # typed: run.sh | tee /w/a
+        (None, "/w/0", None, None, 2, ("/w/0", False)),  # a launcher: each rank has its own
+        (None, "/w/0", "/w/a", "/w/a", 2, ("/w/a", True)),
+        ("/w/a", "/w/a", None, None, 1, None),
+        (None, None, None, None, 1, None),
+    ],
+)
+def test_what_it_is_seen_to_write_by_itself(
+    head: str | None, trainer: str | None, tee: str | None, own: str | None, ranks: int,
+    wrote: tuple[str, bool] | None,
+) -> None:  # fmt: skip
+    one = Origin(ProcessId(5, 1), argv=("bash", "run.sh"), log=head)
+    start = Began(one, Origin(ProcessId(7, 1), log=trainer), "/w", tee, own, ranks)
+    found = start.wrote
+    assert (found and (found.path, found.own)) == wrote
+
+
+@pytest.mark.parametrize(
+    ("run", "opens"), [((), False), (("python", "t.py"), False), (("/r/run.sh",), True)]
+)
+def test_what_has_become_the_trainer_does_not_start_its_tee_again(
+    run: tuple[str, ...], opens: bool
+) -> None:
+    """run.sh: `exec > >(tee -a LOG); exec python …`: as it runs it would log nowhere."""
+    one = Origin(ProcessId(7, 1), argv=("python", "t.py"))
+    start = Began(one, one, "/w", "/w/a", "/w/a")
+    assert start.opens("/w/a", Launch(run=run)) is opens
+    assert start.opens("/w/a", None) is False
+    assert (start.wrote and start.wrote.own) is False
 
 
 def test_what_is_known_of_a_job_that_does_not_run() -> None:

@@ -159,17 +159,31 @@ def test_a_run_sh_that_loses_what_it_is_given(box: Bed, tmp_path: Path, how: str
     assert len(trainers(box)) == 1  # it runs on: nobody asked for more
 
 
-@pytest.mark.parametrize("how", ["", "exec "])
+PASSES = {
+    "plain": 'python3 -u train.py "$@"',
+    "exec": 'exec python3 -u train.py "$@"',
+    # its own output goes nowhere, and it logs by itself: that is where its health is read
+    "logs": 'python3 -u train.py "$@" >> /workspace/train.log 2>&1',
+    "tees": 'exec python3 -u train.py "$@" 2>&1 | tee -a /workspace/train.log',
+}
+
+
+@pytest.mark.parametrize("how", PASSES)
 def test_a_run_sh_that_passes_all_on(box: Bed, tmp_path: Path, how: str) -> None:
-    text = f'#!/bin/bash\ncd /root\n{how}python3 -u train.py "$@"\n'
-    Inside(box).at("/root/run.sh").write_text(text)
-    box.start("--save-seconds", "0.2")
+    own = how in ("logs", "tees")
+    Inside(box).at("/root/run.sh").write_text(f"#!/bin/bash\ncd /root\n{PASSES[how]}\n")
+    box.start("--save-seconds", "0.2", **({"log": "/dev/null"} if own else {}))
     launch = "\n        launch: {run: [/root/run.sh], cwd: /root, env: {TAG: x}}"
-    inventory = stanza(box, tmp_path, launch)
+    job = JOB.replace("log: /workspace/train.log\n        ", "") if how == "tees" else JOB
+    inventory = stanza(box, tmp_path, launch, job=job)
     where = versions.sources(tmp_path / "src")
     words = (str(where / "train.py"), "--", "--save-seconds", "0.3")
     ran = redeploy(box, *words, inventory=inventory)
     assert ran.code == 0, ran.people
+    (shown,) = (each for each in ran.events if each["event"] == "launch_shown")
+    assert (shown["log"] is None, shown["reads"]) == (own, "/workspace/train.log")
+    assert ("train.log, which it opens itself" in ran.people) is own
+    assert log(box).count("version good") == 1  # nobody else opens it too
     stops_by_one_int(box, inventory)
 
 

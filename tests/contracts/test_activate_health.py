@@ -271,6 +271,38 @@ def test_an_old_version_that_does_not_start_either_is_told(job: Activator) -> No
     assert (job.dest / "train.sh").read_text() == OLD
 
 
+OWN_LOG = {
+    ">>": ("exec >>{log} 2>&1; echo new tok/s; exec sleep 300", True),
+    ">": ("exec >{log} 2>&1; sleep 0.5; echo new tok/s; exec sleep 300", True),
+    "tee": ("(echo new tok/s; exec sleep 300) 2>&1 | tee -a {log}", True),
+    # what the old one said there is not of this run
+    "silent": ("exec >>{log} 2>&1; echo new; exec sleep 300", False),
+}
+
+
+@pytest.mark.parametrize("how", OWN_LOG)
+@pytest.mark.parametrize("opened", ["", "run.log"])
+def test_with_the_client_gone_the_log_that_it_opens_itself_tells(
+    job: Activator, how: str, opened: str
+) -> None:
+    """run.sh redirects its trainer; its own output goes nowhere, or elsewhere."""
+    text, well = OWN_LOG[how]
+    job.log.write_text("old tok/s, and some more\n")
+    job.new("train.sh", text.format(log=job.log) + "\n")
+    own = str(job.dest / opened) if opened else None
+    launches = {each: job.launch(each[-3:], log=own) for each in ("launch", "launch_old")}
+    health = {"within_s": 1.5, "log_matches": "tok/s"}
+    reads = dict.fromkeys(launches, str(job.log))
+    job.begin(stale_s=1.0, health=health, log=own, reads=reads, **launches)
+    job.order("go")
+    state = job.end("healthy" if well else "unconfirmed")
+    assert state["confirmed_by"] == ("activator" if well else None)
+    assert state["trainer"]["log_from"] == len("old tok/s, and some more\n")
+    assert state["log_rotated"] is None
+    if how != ">":
+        assert job.log.read_text().startswith("old tok/s, and some more\nnew")
+
+
 @pytest.mark.parametrize("pattern", [None, r"\d+ tok/s$"])
 def test_with_the_client_gone_health_is_what_the_spec_says(
     job: Activator, pattern: str | None

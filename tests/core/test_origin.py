@@ -281,6 +281,9 @@ def test_the_tee_that_it_writes_to() -> None:
     writes(5, "/root/other")
     (family,) = find(told, Match(script="train.py"), None).families
     assert tee_log(told, family) == "/root/log"
+    assert tee_log(told, family, told.processes[2]) == "/root/log"
+    # what somebody typed behind it is not started again with it
+    assert tee_log(told, family, told.processes[3]) is None
     writes(3, "/x")
     told.processes.pop(4)
     assert tee_log(told, family) is None

@@ -10,6 +10,7 @@ from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.dropped import dropped, missed
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.outermost import writes_own_log
+from fleetstop.core.launching.output import Wrote
 from fleetstop.core.launching.recipe import (
     Extra,
     Known,
@@ -509,6 +510,39 @@ def test_what_its_output_goes_to(
         launch, Known(origin=origin, own_log=own_log), Extra(), log=log, mark="m", status="/s"
     )
     assert one.spec.log == opened
+
+
+SCRIPT, SEEN = ("/bin/bash", "/r/run.sh", "--lr", "1"), "/w/train.log"
+
+
+@pytest.mark.parametrize(
+    ("run", "log", "wrote", "read"),
+    [
+        # the inventory's, though run.sh opens that by itself and its own output goes nowhere
+        (SCRIPT, SEEN, Wrote(SCRIPT, SEEN, own=True), SEEN),
+        (("python", "t.py"), SEEN, None, SEEN),
+        # none there: what the same script was seen to write
+        (SCRIPT, None, Wrote(SCRIPT, SEEN, own=True), SEEN),
+        (("/r/run.sh",), None, Wrote(SCRIPT, SEEN, own=True), SEEN),
+        ((*SCRIPT, "--resume", "/ck/5"), None, Wrote(SCRIPT, SEEN, own=True), SEEN),
+        # another one may write anywhere; so may one whose `| tee` somebody had typed
+        (("/r/other.sh",), None, Wrote(SCRIPT, SEEN, own=True), None),
+        (("python", "t.py"), None, Wrote(("python", "old.py"), SEEN, own=True), None),
+        (("python", "t.py"), None, Wrote(("python", "t.py"), SEEN, own=False), None),
+        (SCRIPT, None, None, None),
+    ],
+)
+def test_where_its_log_is_read(
+    run: tuple[str, ...], log: str | None, wrote: Wrote | None, read: str | None
+) -> None:
+    """Not only where its output goes: run.sh may log by itself, its own stdout be /dev/null."""
+    origin = Origin(ProcessId(1, 1), argv=wrote.argv if wrote else (), log=None)
+    own = wrote is not None and wrote.path == log
+    launch = Launch(run=run, cwd="/", resume=("--resume", "{checkpoint}"))
+    known = Known(origin=origin, own_log=own, wrote=wrote)
+    one = recipe(launch, known, Extra(), log=log, mark="m", status="/s")
+    assert one.reads == read
+    assert one.spec.log == (log if not own else None)
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,13 @@ RESTART: list[e.AnyEvent] = [
         health=(health("healthy", None, ("alive", True, GOOD[0])),),
     ),
 ]  # fmt: skip
+MATCHES: dict[str, Any] = {"adopted": True, "log_matches": "tok/s", "within_s": 600.0}
+OWN_LOG: list[e.AnyEvent] = [
+    s.started("restart"), shown(log=None, reads=LOG, **MATCHES), *RESTART[2:],
+]  # fmt: skip
+BOTH_LOGS: list[e.AnyEvent] = [
+    s.started("restart"), shown(log="/root/nohup.out", reads=LOG, **MATCHES), *RESTART[2:],
+]  # fmt: skip
 USAGE = "train_dflash_pipeline.py: error: unrecognized arguments: --lrr 1e-4"
 ENDED = f'31004 ended within 1 s; what started it then ended: exit 2; last line: "{USAGE}"'
 WENT_BACK: list[e.AnyEvent] = [
@@ -215,6 +222,8 @@ SCREENS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "restart_left_deaf": (LEFT_DEAF, {}),
     "launch_unknown_place": (UNKNOWN, {}),
     "restart_good": (RESTART, {}),
+    "restart_own_log": (OWN_LOG, {}),
+    "restart_own_log_beside": (BOTH_LOGS, {}),
     "restart_went_back": (WENT_BACK, {}),
     "launch_bad": (LEFT_ENDED, {}),
     "restart_undecided": ([s.started("restart"), *UNCONFIRMED[1:]], {}),

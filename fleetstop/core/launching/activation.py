@@ -44,11 +44,13 @@ class Broken(Struct, frozen=True):
 
 
 class Started(Struct, frozen=True):
-    """What the activator started, as the container counts; `mark` names its supervisor's file."""
+    """What the activator started, as the container counts; `mark` names its supervisor's file.
+    `log_from`: how long its log was by then; None: an earlier activator did not tell."""
 
     pid: int
     start: int
     mark: str | None = None
+    log_from: int | None = None
 
 
 class State(Struct, frozen=True):

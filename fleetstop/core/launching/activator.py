@@ -60,10 +60,11 @@ class ActivatorSpec(Struct, frozen=True):
     kept; `before_lies` False: it is kept, and what lies there is something else. `stays`: the kept
     release that lies there, where no files come; `as_kept`: it is started as its manifest tells,
     and `ran_as_kept`: so was `before`; what was started otherwise tells nothing of a release.
-    `more`: words for whoever carries the trainer, by
-    the name of the launch they are for. `resumes`: by that name, the words to resume that it knows,
-    checkpoint or not. `wish`: of what was asked, a word that the same command
-    gives again. `succeeds`: the run whose activator waits there, armed, and is relieved."""
+    `more`: words for whoever carries the trainer, by the name of the launch they are for. `reads`:
+    by that name, the file in which its log is looked at; where it is not told, what its output goes
+    to. `resumes`: by that name, the words to resume that it knows, checkpoint or not. `wish`: of
+    what was asked, a word that the same command gives again. `succeeds`: the run whose activator
+    waits there, armed, and is relieved."""
 
     run: str
     base: str
@@ -88,9 +89,15 @@ class ActivatorSpec(Struct, frozen=True):
     ran_as_kept: bool = True
     more: dict[str, dict[str, Any]] = {}
     resume: Resume | None = None
+    reads: dict[str, str] = {}
     resumes: dict[str, tuple[str, ...]] = {}
     wish: str | None = None
     succeeds: str | None = None
+
+    def read_by(self, *, old: bool) -> str | None:
+        launch = self.launch_old if old else self.launch
+        own = launch.log if launch is not None else None
+        return self.reads.get("launch_old" if old else "launch", own)
 
     def text(self) -> str:
         """As activate.py reads it; the environments in it may hold secrets: its file is 0600."""

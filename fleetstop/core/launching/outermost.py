@@ -48,14 +48,18 @@ def program_word(process: Process) -> str | None:
     return argv[0] if argv and "/" in argv[0] else None
 
 
-def tee_log(tree: ProcessTree, family: Family) -> str | None:
-    """The file of the `tee` that a member's output is piped through (`run.sh | tee log`)."""
+def tee_log(tree: ProcessTree, family: Family, head: Process | None = None) -> str | None:
+    """The file of the `tee` that a member's output is piped through (`run.sh | tee log`). `head`:
+    only one that was started below it, and is again when that is; what somebody typed behind it is
+    not."""
     members = [each for kin in family.members if (each := tree.get(kin.id)) is not None]
     beside = {kid.id: kid for each in members for kid in tree.children(each.ppid)}
     beside |= {kid.id: kid for each in members for kid in tree.children(each.id.pid)}
     for each in beside.values():
         argv = each.argv or ()
         if not argv or base(argv[0]) != "tee" or not pipe_partner(each, members):
+            continue
+        if head is not None and all(above.id != head.id for above in tree.above(each.id.pid)):
             continue
         for file in (each.detail.files if each.detail else None) or ():
             if (file.writable_file or file.appended_file) and not file.target.endswith(GONE):

@@ -17,6 +17,7 @@ from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching import handing
 from fleetstop.core.launching.origin import Origin
+from fleetstop.core.launching.output import Wrote, opened, read_in
 from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one, understood, without
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.launching.surroundings import NAME, Person, handed_on, login_like, own
@@ -32,6 +33,7 @@ class Known(Struct, frozen=True):
     `person`: who it is to run as, the answer to `whom`. `login`: what /etc/environment and
     /etc/default/locale set there. `checkpoint`: the newest complete one, an absolute path.
     `resume`: the words to resume with which that job was launched, as the inventory had them.
+    `own_log`: it opens the inventory's log by itself; `wrote`: what it is seen to write so.
     """
 
     origin: Origin | None = None
@@ -40,6 +42,7 @@ class Known(Struct, frozen=True):
     checkpoint: str | None = None
     resume: tuple[str, ...] = ()
     own_log: bool = False
+    wrote: Wrote | None = None
     inherited: dict[str, tuple[int, int]] = {}
 
 
@@ -55,13 +58,15 @@ class Extra(Struct, frozen=True):
 class Recipe(Struct, frozen=True):
     """`notes`: what a person should know of it, a sentence each. `resume`: the words with which it
     goes on from a checkpoint, as they are written; `added`: as they stand in its words, none where
-    there is none to go on from; `around`: the words before those and behind them."""
+    there is none to go on from; `around`: the words before those and behind them. `reads`: in
+    which file its log is, `spec.log` or one that it opens by itself; None: nowhere."""
 
     spec: LaunchSpec
     notes: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     around: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    reads: str | None = None
 
 
 class ShownSpec(Struct, frozen=True):
@@ -143,6 +148,7 @@ def _recipe(
     status: str,
 ) -> Recipe:
     origin = known.origin
+    had = origin.log if origin is not None else None
     notes: list[str] = []
     run = _run(launch, origin, bool(added))
     handing.check(run, words, extra.words)
@@ -153,7 +159,7 @@ def _recipe(
         cwd=cwd,
         # a relative script is found by it, should the trainer change its directory
         env=_env(launch, known, notes) | {"PWD": cwd} | extra.env,
-        log=_log(log, argv, known),
+        log=opened(log, argv, had, known.own_log),
         mark=mark,
         status=status,
         **_person(launch, known),
@@ -168,7 +174,8 @@ def _recipe(
     notes += origin.unseen if origin is not None and launch is None else ()
     said = launch is not None and bool(launch.run)
     head = run if said else without(run, words)
-    return Recipe(spec, tuple(notes), words, added, (head, extra.words))
+    reads = read_in(log, run, spec.log, known.wrote, words)
+    return Recipe(spec, tuple(notes), words, added, (head, extra.words), reads)
 
 
 def _run(launch: Launch | None, origin: Origin | None, resumes: bool) -> tuple[str, ...]:
@@ -217,18 +224,6 @@ def _cwd(launch: Launch | None, known: Known, notes: list[str]) -> str:
     home = known.person.home if known.person is not None else "/"
     notes.append(f"nothing says in which directory it starts: {home}")
     return home
-
-
-def _log(log: str | None, argv: Sequence[str], known: Known) -> str | None:
-    """What its output goes to: the job's log, unless it opens that by itself."""
-    had = known.origin.log if known.origin is not None else None
-    if log is None:
-        return had
-    # a shell's text that says so: `… | tee -a LOG`, `… >LOG 2>&1`
-    end = rf"[\s'\"]*{re.escape(log)}(?![\w./-])"
-    opens = re.compile(rf"\btee\b[^|;&]*?\s{end}|>{end}")
-    by_itself = known.own_log or any(opens.search(word) for word in argv)
-    return (had if had != log else None) if by_itself else log
 
 
 def _env(launch: Launch | None, known: Known, notes: list[str]) -> dict[str, str]:

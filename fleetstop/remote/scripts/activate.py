@@ -34,6 +34,8 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
                                  "placeholder" stands for it ("words_old": other ones of
                                  launch_old; may lack), "launch" and "launch_old": [words before
                                  them, words behind], or null: it is started as it is}
+    reads                        {"launch", "launch_old": the file in which its log is looked
+                                 at, if that is not what its output goes to}; may lack
     resumes                      {"launch", "launch_old": words to resume that it knows}; may lack
     succeeds                     may lack, or null: a run whose activator waits here, armed, for a
                                  client that is gone. Once all is prepared its place is taken, and
@@ -56,8 +58,8 @@ healthy: it waits for its end for up to two minutes more, and leaves it as unhea
 BASE/state.json, replaced by rename, 0644, without secrets:
 
     {"schema": 1, "run", "release", "before", "step", "files": "old" | "mixed" | "new",
-     "activator": {"pid", "start"}, "trainer": {"pid", "start", "mark"} or null, "exit", "signal",
-     "reason", "findings": [...], "at", "order", "running", "log_rotated",
+     "activator": {"pid", "start"}, "trainer": {"pid", "start", "mark", "log_from"} or null,
+     "exit", "signal", "reason", "findings": [...], "at", "order", "running", "log_rotated",
      "confirmed_by": "client" | "activator" | null, "checkpoint": what the launch goes on from,
      "resumes": the words to resume that what runs is known to know, or null,
      "alone": the client has left, "gone": as in the spec, "wish", "ended_at"}

@@ -56,8 +56,8 @@ class Activation:
         self.groups, self.scripts = set(), []  # type: Any, List[bytes]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
-        told = self.spec[name]
-        return trainer.Trainer(self.base, told, file) if told else None
+        told, reads = self.spec[name], self.spec.get("reads") or {}
+        return trainer.Trainer(self.base, told, file, reads.get(name)) if told else None
 
     def waiting(self) -> str:
         return "waiting {pid} {start}".format(**self.state["activator"])

@@ -20,7 +20,8 @@ def matched(asked: Dict[str, Any]) -> bool:
         asked["log"].encode("utf-8", "surrogateescape"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
     )
     with os.fdopen(file, "rb") as log:
-        log.seek(int(asked["from"]))
+        begin = int(asked["from"])  # one that is shorter by now was begun anew
+        log.seek(begin if begin <= os.fstat(log.fileno()).st_size else 0)
         lines = io.TextIOWrapper(log, "utf-8", "replace")
         return any(re.search(asked["pattern"], line) for line in lines)
 

@@ -46,16 +46,18 @@ class Silent(Exception):
 
 
 class Trainer:
-    """One start of supervise.py and what came of it. `id`: {"pid", "start", "mark"} or None."""
+    """One start of supervise.py and what came of it. `id`: {"pid", "start", "mark", "log_from": how
+    long its log was} or None. `log`: where it is read; `opens`: what its output goes to."""
 
-    def __init__(self, base: "wary.Top", spec: Json, file: bytes) -> None:
+    def __init__(self, base: "wary.Top", spec: Json, file: bytes, log: Optional[str]) -> None:
         self.base, self.file = base, file
         self.prefix = [wary.bytes_of(word) for word in spec.get("prefix") or []]
         self.spec = {name: value for name, value in spec.items() if name != "prefix"}
         self.late = None  # type: Optional[List[str]]
         self.lacks_log = False
         self.status, self.mark = wary.bytes_of(spec["status"]), str(spec["mark"])
-        self.log = wary.bytes_of(spec["log"]) if spec["log"] else None
+        self.opens = wary.bytes_of(spec["log"]) if spec["log"] else None
+        self.log = wary.bytes_of(log) if log else self.opens
         self.name = _named(spec["argv"], wary.bytes_of(spec["cwd"]))
         self.id = None  # type: Optional[Json]
         self._old = 0
@@ -63,8 +65,10 @@ class Trainer:
     def make_room(self) -> None:
         """For all that is written at its start: the disk may be full by then."""
         folder = os.path.dirname(self.status)
-        if self.log is not None and _leads_nowhere(self.log):
-            raise wary.Refused(f"{wary.text_of(self.log)} is no file that a log can be appended to")
+        if self.opens is not None and _leads_nowhere(self.opens):
+            raise wary.Refused(
+                f"{wary.text_of(self.opens)} is no file that a log can be appended to"
+            )
         if os.path.lexists(self.status):  # it would be read as this start's
             raise wary.Refused(f"{wary.text_of(self.status)} is there: a mark is used once")
         with wary.doing("write", folder):
@@ -89,10 +93,10 @@ class Trainer:
         return [why]
 
     def _log_is_free(self, gone: List[int]) -> bool:
-        assert self.log is not None
+        assert self.opens is not None
         with wary.MISSING:
-            return not set(living.writers(self.log)) - set(gone)
-        return os.path.isdir(os.path.dirname(self.log))
+            return not set(living.writers(self.opens)) - set(gone)
+        return os.path.isdir(os.path.dirname(self.opens))
 
     def _text(self) -> bytes:
         argv = self.spec["argv"] if self.late is None else self.late
@@ -138,7 +142,7 @@ class Trainer:
         if state.get("failed"):
             raise wary.Refused(str(state["failed"]))
         if state.get("trainer"):
-            self.id = dict(state["trainer"], mark=self.mark)
+            self.id = dict(state["trainer"], mark=self.mark, log_from=self._old)
         return self.id is not None
 
     def _state(self) -> Json:
@@ -160,10 +164,17 @@ class Trainer:
 
     def left(self) -> List[int]:
         """What lives of all that was started; its supervisor leaves after the last of them."""
+        self._note_begun_anew()
         if self.id is not None and living.alive(self.id):
             return [self.id["pid"]]
         above = self._state().get("supervisor")
         return living.marked(self.mark) or ([above["pid"]] if above and living.alive(above) else [])
+
+    def _note_begun_anew(self) -> None:
+        """Its own script may open its log with `>`: all that is in it then is of this start."""
+        with UNSEEN:
+            if self.log is not None and os.stat(self.log).st_size < self._old:
+                self._old = 0
 
     def elsewhere(self, files: List[bytes], since: Optional[int] = None) -> List[int]:
         """Who was born since its start, or since then, is not of it, and runs one of these files in
