@@ -8,12 +8,13 @@ from fleetstop import events
 from fleetstop.actions import hands
 from fleetstop.actions.activating import Activation
 from fleetstop.actions.coming_up import Rise
-from fleetstop.actions.equipping import Equipment, reads
+from fleetstop.actions.equipping import Equipment
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.present import outcome_of
 from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.activator import ActivatorSpec
+from fleetstop.core.launching.output import reads
 from fleetstop.core.releases.tried import NAME, NEVER
 from fleetstop.core.report import Outcome, ReleaseRecord, Result
 from fleetstop.errors import CouldNotLook
@@ -35,7 +36,7 @@ async def confirm(lot: Lot, needs: Equipment, state: State, lock: Lock) -> Outco
         release=None if old else state.running,
         before=state.running if old else None,
         log=runs.spec.log,
-        reads=reads(runs, runs if old else None),
+        reads=reads(runs.reads, runs.reads),
     )
     activation = Activation(scope, spec, lot.python, {}, scope.place.hands)
     rise = Rise(scope, activation)

@@ -11,8 +11,9 @@ import msgspec
 
 from fleetstop import events
 from fleetstop.actions import hands, manifests, staging
+from fleetstop.actions.ears import put_behind
 from fleetstop.actions.errand import Errand, wished
-from fleetstop.actions.foreseen import must_be_read
+from fleetstop.actions.foreseen import deaf_again, must_be_read
 from fleetstop.actions.grounding import saves
 from fleetstop.actions.interpreter import scripts
 from fleetstop.actions.lastly import comes_no_more
@@ -28,6 +29,7 @@ from fleetstop.core.launching.activator import ActivatorSpec, Resume, SwapFile, 
 from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.older import Saves, from_older, named
+from fleetstop.core.launching.output import reads
 from fleetstop.core.launching.recipe import (
     Extra,
     Known,
@@ -118,6 +120,9 @@ class Equipment:
         if not self._as_then:
             for text in comes_no_more(lot, self._place, self.new.spec, self._errand.extra.env):
                 lot.finding(text)
+        sent = {f"{lot.dest}/{each.rel}" for each in lot.files}
+        if (deaf := deaf_again(self.new, self._place, sent)) is not None:
+            lot.finding(deaf)
         self._tell_older()
 
     def _tell_older(self) -> None:
@@ -211,7 +216,7 @@ class Equipment:
             ran_as_kept=manifests.ran_as_kept(lot, lot.before, self._place),
             more=self._more(),
             resume=self._resume(),
-            reads=reads(self.new, self.old),
+            reads=reads(self.new.reads, self.old.reads if self.old is not None else None),
             resumes={
                 name: made.resume
                 for name, made in (("launch", self.new), ("launch_old", self.old))
@@ -317,17 +322,15 @@ def _going_on(extra: Extra) -> Extra:
     return msgspec.structs.replace(extra, resume=True)
 
 
-def reads(new: Recipe, old: Recipe | None) -> dict[str, str]:
-    made = {"launch": new, "launch_old": old}
-    return {name: each.reads for name, each in made.items() if each is not None and each.reads}
-
-
 async def equipment(lot: Lot, errand: Errand) -> Equipment:
     """Raises Refused where nothing says how the job is started."""
     job, now = lot.job, lot.now
     there = await saves(lot.scope, job.checkpoints, at_rest=now is None)
     running = (lot.scene.tree, now.family) if now is not None else None
     place = await known(lot.scope, job.launch, job.log, running, there.newest)
+    started = place.origin.argv if place.origin is not None else ()
+    behind = await put_behind(lot.scope, running, started)
+    place = msgspec.structs.replace(place, behind=behind)
     place = manifests.as_begun(lot, place)
     made = Equipment(lot, errand, place, there)
     if job.healthcheck is not None and job.healthcheck.log_matches:

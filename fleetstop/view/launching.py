@@ -234,6 +234,9 @@ def _runs(outcome: Outcome) -> str:
     return f"{words.pids(pids) or 'it'} {are} healthy{which}"
 
 
+_BEHIND = "puts it into the background with &"
+
+
 def below(outcome: Outcome, again: str | None, back: str, log: str | None) -> list[Line]:
     """What to look at and to type next. `again`: the same once more; `back`: to the version
     before."""
@@ -247,6 +250,9 @@ def below(outcome: Outcome, again: str | None, back: str, log: str | None) -> li
     if outcome.result == "deploy_failed":
         return [note("next", f"correct it, then: {command}")]
     lines = [note("log", redact.text(log))] if log is not None else []
+    if _BEHIND in (outcome.reason or ""):
+        cure = "in the script that starts it: `exec python …`, or no &"  # no file sent is at fault
+        return [*lines, note("next", f"{cure}; then: {command}")]
     kept = outcome.release is not None and outcome.release.before is not None
     if outcome.result == "unhealthy" and kept:
         return [*lines, note("next", f"the version before again: {back}")]

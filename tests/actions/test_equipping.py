@@ -16,6 +16,7 @@ from fleetstop.actions.foreseen import must_be_read
 from fleetstop.actions.lots import Lot
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching.activation import Started, State
+from fleetstop.core.launching.ears import Behind
 from fleetstop.core.launching.ended import Born, Record
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.output import Wrote
@@ -51,6 +52,7 @@ class Place:
         self.job = msgspec.structs.replace(job(log="/train.log"), launch=launch)
         self.stage = Stage(FakeHost(), "run1", aim=target(job=self.job))
         self.scope, self.run, self.base = self.stage.scope, "run1", "/root/.fleetstop/train"
+        self.dest = "/root"
         self.now: Any = object()
         self.resumes: tuple[str, ...] = ()
         self.placed = True
@@ -263,6 +265,29 @@ def test_a_log_that_its_script_opens_is_read_and_not_opened() -> None:
     assert (lot.shown.log, lot.shown.reads) == (None, "/train.log")
     assert (made.new.spec.log, made.old and made.old.reads) == (None, "/train.log")
     must_be_read(made.new, known)
+
+
+DEAF = Behind(5, 7, ("bash", "/root/run.sh", "--lr", "1"), "run.sh", "/root/run.sh")
+
+
+@pytest.mark.parametrize(
+    ("launch", "files", "told"),
+    [
+        (None, FILES, True),
+        (Launch(run=("/root/run.sh",)), FILES, True),
+        (Launch(run=("/root/other.sh",)), FILES, False),
+        (RUN, FILES, False),
+        (None, (File("run.sh", "a" * 64, 3, 0o755),), False),  # it is another by then
+    ],
+)
+def test_a_script_that_will_make_the_new_one_deaf_is_told_before_the_stop(
+    launch: Launch | None, files: tuple[File, ...], told: bool
+) -> None:
+    runs = msgspec.structs.replace(RUNS, argv=DEAF.argv)
+    lot = Place(launch, files=files)
+    lot.equipped("redeploy", Known(origin=runs, person=ROOT, behind=DEAF))
+    assert (DEAF.finding in lot.findings) is told
+    assert DEAF.finding not in lot.findings or lot.findings.count(DEAF.finding) == 1
 
 
 def around(made: Equipment) -> Any:

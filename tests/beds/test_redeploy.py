@@ -157,6 +157,19 @@ def test_a_run_sh_that_loses_what_it_is_given(box: Bed, tmp_path: Path, how: str
     assert said in ran.target["reason"], ran.target["reason"]
     assert not lives(job)
     assert len(trainers(box)) == 1  # it runs on: nobody asked for more
+    assert ("`exec python …`, or no &; then: " in " ".join(ran.people.split())) is (
+        said == "ignores INT"  # nothing is wrong with the file that was sent
+    )
+    if how == "waits":  # the same run.sh would start the next one: told before anything is stopped
+        again = ask(box, "restart", "-n", "--force", inventory=inventory)
+        assert again.code == 0, again.people
+        (found,) = (each for each in again.target["findings"] if "into the background" in each)
+        assert found.endswith("in run.sh: `exec python …`, or no &")
+        assert "(run.sh) hears INT, and " in " ".join(again.people.split())
+        file = Inside(box).at("/root/run.sh")
+        file.write_text(file.read_text().replace(" &\nwait", "\n"))
+        mended = ask(box, "restart", "-n", "--force", inventory=inventory)
+        assert "into the background" not in " ".join(mended.target["findings"])
 
 
 PASSES = {

@@ -48,6 +48,11 @@ def read_in(
     return wrote.path if same else opened_
 
 
+def reads(new: str | None, old: str | None) -> dict[str, str]:
+    """The same, as an activator is told it."""
+    return {name: each for name, each in (("launch", new), ("launch_old", old)) if each is not None}
+
+
 def alike(one: Sequence[str], other: Sequence[str]) -> bool:
     """The same command, or the same script: as it is called, and as its `#!` has it executed."""
     return tuple(one) == tuple(other) or (script(one) is not None and script(one) == script(other))

@@ -16,6 +16,7 @@ from msgspec import Struct
 from fleetstop.core import redact
 from fleetstop.core.inventory import Launch
 from fleetstop.core.launching import handing
+from fleetstop.core.launching.ears import Behind
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.output import Wrote, opened, read_in
 from fleetstop.core.launching.resumed import CHECKPOINT, asks_for_one, understood, without
@@ -34,6 +35,7 @@ class Known(Struct, frozen=True):
     /etc/default/locale set there. `checkpoint`: the newest complete one, an absolute path.
     `resume`: the words to resume with which that job was launched, as the inventory had them.
     `own_log`: it opens the inventory's log by itself; `wrote`: what it is seen to write so.
+    `behind`: it is put into the background by what starts it.
     """
 
     origin: Origin | None = None
@@ -43,6 +45,7 @@ class Known(Struct, frozen=True):
     resume: tuple[str, ...] = ()
     own_log: bool = False
     wrote: Wrote | None = None
+    behind: Behind | None = None
     inherited: dict[str, tuple[int, int]] = {}
 
 
