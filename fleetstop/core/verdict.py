@@ -15,6 +15,7 @@ from fleetstop.core.judging.marks import Mark
 from fleetstop.core.judging.motion import Motion, moved
 from fleetstop.core.judging.progress import Progress
 from fleetstop.core.kin.family import Family, Kin
+from fleetstop.core.launching.ears import started_by
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.saves.saving import saves_of
@@ -194,7 +195,7 @@ def _member(
     if process.suspended:
         return "suspended", (told.why_suspended(process, now.tree),)
     if mark is None and _trains(kin) and (why := deafness(process, seen.stop_signals)):
-        return "deaf", (f"{kin.pid} {why}",)
+        return "deaf", (f"{kin.pid} {why}{started_by(now.tree, seen.family, process)}",)
     if writer:
         return "saving", ()
     if mark is not None and (obeys := _obeys(kin, process, mark, seen)):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fleetstop.core import redact
+from fleetstop.core.launching.ears import BY_ITSELF
 from fleetstop.core.report import Outcome, SignalRecord
 from fleetstop.events import CheckpointSeen, Located
 from fleetstop.view import launching, words
@@ -118,6 +119,9 @@ def _next_time(outcome: Outcome, known: Known) -> list[Line]:
     if outcome.verdict != "deaf" or not known.asked or known.brings or _kept_up(known.located):
         return []
     text = redact.typed(["restart", known.asked], known.inventory)
+    if any(BY_ITSELF in each for each in outcome.evidence):
+        cure = "in the script that starts it: `exec python …`, or no &"
+        return [note("next time", f"{cure}; then: {text}")]
     return [note("next time", f"{text}   launches it able to hear")]
 
 

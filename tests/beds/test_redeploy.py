@@ -166,6 +166,10 @@ def test_a_run_sh_that_loses_what_it_is_given(box: Bed, tmp_path: Path, how: str
         (found,) = (each for each in again.target["findings"] if "into the background" in each)
         assert found.endswith("in run.sh: `exec python …`, or no &")
         assert "(run.sh) hears INT, and " in " ".join(again.people.split())
+        stop = ask(box, "stop", "--graceful", inventory=inventory)
+        assert (stop.code, stop.signals) == (1, [])
+        assert stop.target["evidence"][0].endswith("run.sh, which hears INT itself")
+        assert "launches it able to hear" not in stop.people  # it would not
         file = Inside(box).at("/root/run.sh")
         file.write_text(file.read_text().replace(" &\nwait", "\n"))
         mended = ask(box, "restart", "-n", "--force", inventory=inventory)

@@ -10,6 +10,7 @@ from fleetstop.core.kin.family import Family, find
 from fleetstop.core.launching.ears import Behind, backgrounds, behind
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.signals import NUMBERS, Masks
+from fleetstop.core.verdict import Look, judge
 from tests.core.trees import tree
 
 TREE = "1 init\n  2 bash /root/run.sh\n    3 python train.py"
@@ -47,6 +48,7 @@ def test_a_shell_that_hears_has_put_a_deaf_one_into_the_background() -> None:
     [
         ({2: BOTH, 3: BOTH}, (), "INT"),  # the incident: its shell is deaf too; ours will hear
         ({}, ("INT",), "INT"),
+        ({2: ("INT",), 3: BOTH}, (), "INT"),  # trap '' INT
         ({3: ("INT",)}, (), "INT"),  # its own code does that
         ({3: BOTH}, ("TERM",), "TERM"),  # it is not stopped by INT
         ({3: BOTH}, ("TERM",), None),
@@ -56,6 +58,18 @@ def test_nobody_else_is_said_to(
     ignores: dict[int, tuple[str, ...]], caught: tuple[str, ...], signal: str | None
 ) -> None:
     assert behind(*seen(ignores, caught), signal) is None
+
+
+def test_a_deaf_one_is_told_with_who_made_it_so() -> None:
+    told, family = seen({3: BOTH})
+    found = judge(None, Look(at=1.0, tree=told), family, stop_signals=("INT",), checkpoints=None)
+    assert found.evidence == (
+        "3 ignores INT (SigIgn); it was started with & from a non-interactive shell, by 2 bash, "
+        "which hears INT itself",
+    )
+    told, family = seen({2: BOTH, 3: BOTH})
+    found = judge(None, Look(at=1.0, tree=told), family, stop_signals=("INT",), checkpoints=None)
+    assert found.evidence[0].endswith("from a non-interactive shell")
 
 
 def test_what_did_it_is_named_with_what_is_to_be_changed() -> None:

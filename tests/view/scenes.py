@@ -164,6 +164,10 @@ DEAF_INT = (
     "26982 ignores it (SigIgn). It was started with & from a non-interactive shell, "
     "so Python never installed KeyboardInterrupt. Waiting cannot help."
 )
+BY_SCRIPT = (
+    "26982 ignores INT (SigIgn); it was started with & from a non-interactive shell, by 26978 "
+    "bash, which hears INT itself"
+)
 DEAF_TERM = "no handler; it would end the job at once, unsaved."
 NEEDS_FORCE = f"{DEAF_TERM} Needs --force"
 ENDED = "ended by TERM without a save, as agreed with --force; lost about 18 min (since step_41000)"

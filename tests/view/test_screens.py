@@ -38,6 +38,15 @@ STOPS: dict[str, tuple[list[e.AnyEvent], dict[str, Any]]] = {
     "stop_polite_verbose": (s.POLITE, {"verbose": True}),
     "stop_polite_narrow": (s.POLITE, {"width": 60}),
     "stop_deaf_graceful": (s.DEAF_GRACEFUL, {}),
+    "stop_deaf_by_its_script": (
+        [
+            *s.DEAF_GRACEFUL[:-2],
+            *s.finished(
+                "14:02:12", "still_running", verdict="deaf", seconds=1.2, evidence=(s.BY_SCRIPT,)
+            ),
+        ],
+        {},
+    ),
     "stop_deaf_regular": (s.DEAF_REGULAR, {}),
     "stop_deaf_regular_due": (
         [

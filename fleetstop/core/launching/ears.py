@@ -47,18 +47,34 @@ def behind(
     tree: ProcessTree, family: Family, stop_signal: str | None
 ) -> tuple[Process, Process] | None:
     """The shell, and the trainer that cannot hear what it is to be stopped by."""
-    ids = family.ids
     for kin in family.trainers:
         trainer = tree.get(kin.id)
         if trainer is None or not _deaf(trainer, stop_signal):
             continue
-        child = trainer
-        for above in tree.above(trainer.id.pid):
-            if above.id not in ids:
-                break
-            if _ignores(child) and not _ignores(above) and shell_runs(above.argv or ()):
-                return above, trainer
-            child = above
+        if (above := _shell_above(tree, family, trainer)) is not None:
+            return above, trainer
+    return None
+
+
+def started_by(tree: ProcessTree, family: Family, deaf: Process) -> str:
+    """Of one that was started with &, who did it, if that is one of the job's own."""
+    above = _shell_above(tree, family, deaf) if _ignores(deaf) else None
+    return f", by {tree.called(above.id.pid)}, {BY_ITSELF}" if above is not None else ""
+
+
+BY_ITSELF = "which hears INT itself"
+"""A restart does not help there."""
+
+
+def _shell_above(tree: ProcessTree, family: Family, deaf: Process) -> Process | None:
+    child, ids = deaf, family.ids
+    for above in tree.above(deaf.id.pid):
+        if above.id not in ids:
+            break
+        hears = above.masks is not None and not has(above.masks.ignored, "INT")
+        if _ignores(child) and hears and shell_runs(above.argv or ()):
+            return above
+        child = above
     return None
 
 

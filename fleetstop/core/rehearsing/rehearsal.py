@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from fleetstop.core.above.supervisors import Above
@@ -31,7 +32,7 @@ from fleetstop.core.ladder import (
 from fleetstop.core.ledger import Heard
 from fleetstop.core.playbook import Playbook
 from fleetstop.core.process import ProcessId, ProcessTree
-from fleetstop.core.rehearsing.habits import POLITE, SHELL, WORKER, Actor, Habit
+from fleetstop.core.rehearsing.habits import DEAF, POLITE, SHELL, WORKER, Actor, Habit
 from fleetstop.core.rehearsing.person import Person
 from fleetstop.core.saves.risk import AtRisk
 from fleetstop.core.verdict import Judged, Look, follow, judge
@@ -176,6 +177,9 @@ def job(
     """`run.sh` above rank 0; the other ranks below it (Lightning), its data workers too."""
     world = World()
     if wrapper is not None:
+        # `nohup run.sh &`: the trainer has it from there
+        deaf = bool(ranks) and all(set(DEAF.ignores) <= set(each.ignores) for each in ranks)
+        wrapper = msgspec.structs.replace(wrapper, ignores=DEAF.ignores) if deaf else wrapper
         world.add(Actor(100, 1, ("bash", "run.sh"), wrapper))
     for number, habit in enumerate(ranks or (POLITE,)):
         above = 101 if number else (100 if wrapper is not None else 1)
