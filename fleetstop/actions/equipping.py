@@ -11,7 +11,6 @@ import msgspec
 
 from fleetstop import events
 from fleetstop.actions import hands, manifests, staging
-from fleetstop.actions.ears import put_behind
 from fleetstop.actions.errand import Errand, wished
 from fleetstop.actions.foreseen import deaf_again, must_be_read
 from fleetstop.actions.grounding import saves
@@ -21,6 +20,7 @@ from fleetstop.actions.launch_plan import LaunchPlan
 from fleetstop.actions.lots import Lot
 from fleetstop.actions.origins import known
 from fleetstop.actions.showing import wish
+from fleetstop.actions.start_script import by_its_script
 from fleetstop.core import redact
 from fleetstop.core.durations import FOREVER
 from fleetstop.core.inventory import Healthcheck
@@ -328,9 +328,7 @@ async def equipment(lot: Lot, errand: Errand) -> Equipment:
     there = await saves(lot.scope, job.checkpoints, at_rest=now is None)
     running = (lot.scene.tree, now.family) if now is not None else None
     place = await known(lot.scope, job.launch, job.log, running, there.newest)
-    started = place.origin.argv if place.origin is not None else ()
-    behind = await put_behind(lot.scope, running, started)
-    place = msgspec.structs.replace(place, behind=behind)
+    place = await by_its_script(lot.scope, place, running)
     place = manifests.as_begun(lot, place)
     made = Equipment(lot, errand, place, there)
     if job.healthcheck is not None and job.healthcheck.log_matches:

@@ -14,7 +14,8 @@ from fleetstop.core.launching.resumed import without
 
 class Wrote(Struct, frozen=True):
     """The file that a job which was started as `argv` is seen to write, where that is not what it
-    was started with. `own`: whoever is started so opens it: `>> path`, `| tee path` in a script."""
+    was started with. `own`: whoever is started so opens it again: `>> path`, `| tee path` in a
+    script."""
 
     argv: tuple[str, ...]
     path: str
