@@ -172,8 +172,10 @@ class Trainer:
 
     def _note_begun_anew(self) -> None:
         """Its own script may open its log with `>`: all that is in it then is of this start."""
+        if self.log is None or self.log == self.opens:
+            return  # what we open is appended to, and to look at a file may hang
         with UNSEEN:
-            if self.log is not None and os.stat(self.log).st_size < self._old:
+            if os.stat(self.log).st_size < self._old:
                 self._old = 0
 
     def elsewhere(self, files: List[bytes], since: Optional[int] = None) -> List[int]:
