@@ -179,7 +179,7 @@ def _beside_a_living_one(there: _There) -> Decision:
     if state.order == "armed" and not seen.family:
         return Decision("wait", f"the job has ended, and {who} goes on by itself", run)
     waits = f"{who} waits for a client that is gone"
-    if state.order != "armed":
+    if state.order != "armed" or state.torn:
         return Decision("take_over", waits, run)
     # the job may have heard a signal: while nobody waited for its end, nobody would start it again
     why = f"{waits}: it waits on for the job's end until this run's own takes its place"
