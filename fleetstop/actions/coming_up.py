@@ -81,7 +81,8 @@ class Rise:
         if log is not None:
             # whom the state names by now may be the version before
             begin = self._begin(log, None, rotated=rotated)
-            part = await reading.log_since(self._scope.place, log, begin)
+            end = state.log_end if state is not None else None
+            part = await reading.log_since(self._scope.place, log, begin, end)
             lines = [each for each in (part.lines if part else ()) if each.strip()]
             last = tuple(redact.text(each, 300) for each in lines[-LAST_LINES:])
         self._records.append(

@@ -123,16 +123,18 @@ async def log(shell: Shell, path: str) -> LogTail | None:
     return parse_log(answer.data) if answer.status == 0 else None
 
 
-async def log_since(place: Place, path: str, since: int) -> NewPart | None:
-    """What it has got since it was so long: empty where it is not there (yet), None where that
-    could not be read."""
+async def log_since(
+    place: Place, path: str, since: int, until: int | None = None
+) -> NewPart | None:
+    """What it has got since it was so long, and until it was so long: empty where it is not there
+    (yet), None where that could not be read."""
     try:
         answer = await (await place.files()).run(Command("log", (path,)))
     except NOT_ENTERED:
         return None
     if answer.status == NO_SUCH:
         return NewPart(lines=(), upto=0)
-    return new_part(answer.data, since) if answer.status == 0 else None
+    return new_part(answer.data, since, until) if answer.status == 0 else None
 
 
 async def ends(shell: Shell, path: str, size: int) -> tuple[bytes, bytes] | None:

@@ -69,6 +69,7 @@ class Watch:
     ) -> None:  # fmt: skip
         self._scope, self._activation, self._expected = scope, activation, expected
         self._trainer, self._log_path, self._upto = trainer, log, log_from
+        self._log_from, self._old = log_from, old
         self._born = Born(trainer.pid, trainer.start)
         # that the activator has gone back is what this one comes from
         self._ends = () if old else _GIVEN_UP
@@ -103,6 +104,8 @@ class Watch:
             if found.state == "unhealthy" and await self._last_words(found):
                 continue
             if found.state != "waiting" or given_up:
+                if found.state == "unhealthy" or given_up:
+                    await self._only_its_own()
                 seconds = round(self._scope.clock.now() - since, 3)
                 return self._grown(found, seen, seconds, given_up)
             if found.late is not None and not self._late:
@@ -232,6 +235,16 @@ class Watch:
         self._upto = part.upto
         await self._keep(part.lines)
         self._tell(self._log_path, part.lines)
+
+    async def _only_its_own(self) -> None:
+        """The version before may have come up meanwhile, and writes the same log."""
+        state = await self._activation.look() if not self._old else None
+        if self._log_path is None or state is None or state.log_end is None:
+            return
+        if self._upto > state.log_end:
+            place, path = self._scope.place, self._log_path
+            part = await reading.log_since(place, path, self._log_from, state.log_end)
+            self._lines = list(part.lines if part is not None else ())[-_KEPT:]
 
     async def _keep(self, lines: tuple[str, ...]) -> None:
         pattern = self._expected.log_matches

@@ -56,14 +56,16 @@ class NewPart(Struct, frozen=True):
 _LONGEST = 4096
 
 
-def new_part(data: bytes, since: int) -> NewPart | None:
-    """The same answer of `log`. A log that is shorter now was begun anew: all of it is new."""
+def new_part(data: bytes, since: int, until: int | None = None) -> NewPart | None:
+    """The same answer of `log`. A log that is shorter now was begun anew: all of it is new.
+    `until`: what stands behind that is somebody else's."""
     tail = parse_log(data)
     if tail is None:
         return None
     raw = data.split(b"\n", 2)[2]
     since = since if tail.size >= since else 0
     begins = tail.size - len(raw)
+    raw = raw if until is None else raw[: max(0, until - begins)]
     fresh = raw[max(0, since - begins) :]
     missed = max(0, begins - since)
     # a bar is whole each time that it returns: it may never end its line
@@ -72,7 +74,7 @@ def new_part(data: bytes, since: int) -> NewPart | None:
         cut = len(fresh)
     text = fresh[:cut].decode("utf-8", "backslashreplace").removesuffix("\n")
     lines = tuple(line.rstrip("\r").split("\r")[-1] for line in text.split("\n")) if cut else ()
-    return NewPart(lines=lines, upto=tail.size - len(fresh) + cut, missed=missed)
+    return NewPart(lines=lines, upto=begins + len(raw) - len(fresh) + cut, missed=missed)
 
 
 def shape(line: str) -> str:

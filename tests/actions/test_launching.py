@@ -225,6 +225,18 @@ def test_a_trainer_that_was_seen_before_it_went_into_the_background_has_not_died
     assert outcome.result == ("redeployed" if session == "its own" else "rolled_back")
 
 
+def test_its_last_line_is_not_one_of_the_version_that_came_back() -> None:
+    """That begins within a few milliseconds, and writes the same log."""
+    said = ((1.0, "loading"), (1.9, "no such dataset: /data/v3"))
+    host = a_host(born(dies_after=2.0, exit_=3, says=said), born(says=((0.05, "old: begins"),)))
+    outcome, _ = run(host)
+    assert outcome.result == "rolled_back"
+    assert "old: begins" in host.text_of(LOG)
+    assert 'exit 3; last line: "no such dataset: /data/v3"' in str(outcome.reason)
+    assert outcome.health is not None
+    assert outcome.health[0].log == ("loading", "no such dataset: /data/v3")
+
+
 def test_one_that_puts_itself_into_the_background_is_healthy_to_everybody() -> None:
     """run.sh has ended with 0, its trainer is well: "healthy", and then for ever one that nobody
     had seen, of which the same command said that there is nothing to do."""

@@ -44,4 +44,7 @@ def test_bars_show_their_last_state_and_endless_lines_are_told_as_they_stand() -
     bar = new_part(answer(b"y" * 5000), 0)
     assert bar is not None
     assert (len(bar.lines[0]), bar.upto) == (5000, 5000)
+    own = new_part(answer(b"a\nb\nhalf c\nd\n"), 2, 8)
+    assert own is not None
+    assert (own.lines, own.upto) == (("b",), 4)
     assert new_part(b"nonsense", 0) is None

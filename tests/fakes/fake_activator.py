@@ -321,6 +321,7 @@ class FakeActivator:
         )
         self.turn = self.watching
         if self.host.instant is not None:
+            self.host.settle()  # what it says, it says before its end
             self.host.exits[self.root.pid] = self.host.instant
             for each in (*self.host.all_below(self.root), self.root):
                 self.host.dies(each, exit_=self.host.instant)
@@ -372,7 +373,8 @@ class FakeActivator:
         return named[0] if named else None
 
     def back(self, **how: Any) -> None:
-        self.step("rolling_back", **how)
+        log = self.host.files.get(str(self.spec["log"]))
+        self.step("rolling_back", log_end=len(log.data) if log is not None else None, **how)
         if self.proc.pid not in self.host.procs:
             return
         if not self.host.births:

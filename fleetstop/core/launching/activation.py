@@ -61,9 +61,9 @@ class State(Struct, frozen=True):
     `order`: the last word it heard; `alone`: its client said that it leaves. `files`: what lies at
     the destination. `checkpoint`: what its launch was told to go on from; `resumes`: the words to
     resume that what runs was launched with, as the inventory had them. `gone`: for whose end it
-    waits. `wish`: of what was asked, a
-    word that the same command gives again. `ended_at` is set once the activator has no more to do;
-    null where it works on, or was killed.
+    waits. `log_end`: where the new version's part of the log ends and the old one's begins, bytes.
+    `wish`: of what was asked, a word that the same command gives again. `ended_at` is set once the
+    activator has no more to do; null where it works on, or was killed.
     """
 
     run: str
@@ -80,6 +80,7 @@ class State(Struct, frozen=True):
     order: str | None = None
     running: str | None = None
     log_rotated: str | None = None
+    log_end: int | None = None
     confirmed_by: str | None = None
     files: Literal["old", "mixed", "new"] | None = None
     checkpoint: str | None = None

@@ -51,15 +51,16 @@ is about to be ended), `back` (what was launched is ended by now), `keep` (unhea
 is), `leave` (somebody stops the job, and nothing is to come after it). A client that is silent for
 stale_s has left: if it never armed, nothing is done; armed, it goes on as soon as `gone` are gone,
 for which it waits patience_s; launched, it judges by `health`, and leaves running what lives. It
-goes on from the newest complete checkpoint then, which
-it looks for itself; where it cannot, from the known one. What it was told is unwell it never calls
-healthy: it waits for its end for up to two minutes more, and leaves it as unhealthy.
+goes on from the newest complete checkpoint then, which it looks for itself; where it cannot, from
+the known one. What it was told is unwell it never calls healthy: it waits for its end for up to two
+minutes more, and leaves it as unhealthy.
 
 BASE/state.json, replaced by rename, 0644, without secrets:
 
     {"schema": 1, "run", "release", "before", "step", "files": "old" | "mixed" | "new",
      "activator": {"pid", "start"}, "trainer": {"pid", "start", "mark", "log_from"} or null,
      "exit", "signal", "reason", "findings": [...], "at", "order", "running", "log_rotated",
+     "log_end": so long the log was when the old version was to be started again,
      "confirmed_by": "client" | "activator" | null, "checkpoint": what the launch goes on from,
      "resumes": the words to resume that what runs is known to know, or null,
      "alone": the client has left, "gone": as in the spec, "wish", "ended_at"}

@@ -289,6 +289,7 @@ class Activation:
             return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
         self._look_again()
         self.findings += self.swap.tried(self.swap.release, "failed", reason)
+        self.state["log_end"] = self.new and self.new.log_size()
         self.say("rolling_back", reason=reason, files="mixed", trainer=None, running=None)
         try:
             self.swap.back()

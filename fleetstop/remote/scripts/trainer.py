@@ -216,6 +216,11 @@ class Trainer:
             return state["exit"], None, f"{told}{hidden}{self._said_last()}"
         return None, None, f"{self.name} ended, and how was not recorded"
 
+    def log_size(self) -> Optional[int]:
+        with UNSEEN:
+            return os.stat(self.log).st_size if self.log is not None else None
+        return None
+
     def _said_last(self) -> str:
         return aside.last_line(self.log, self._old) if self.log is not None else ""
 
