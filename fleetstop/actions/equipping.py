@@ -224,6 +224,7 @@ class Equipment:
             },
             wish=wished(errand, lot.job, lot.wanted),
             succeeds=lot.succeeds,
+            by_script=lot.job.match.script is not None,
         )
         return LaunchPlan(
             spec=spec,

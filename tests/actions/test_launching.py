@@ -228,7 +228,7 @@ def test_a_trainer_that_was_seen_before_it_went_into_the_background_has_not_died
 def test_its_last_line_is_not_one_of_the_version_that_came_back() -> None:
     """That begins within a few milliseconds, and writes the same log."""
     said = ((1.0, "loading"), (1.9, "no such dataset: /data/v3"))
-    host = a_host(born(dies_after=2.0, exit_=3, says=said), born(says=((0.05, "old: begins"),)))
+    host = a_host(born(dies_after=2.0, exit_=3, says=said), born(says=((0.0, "old: begins"),)))
     outcome, _ = run(host)
     assert outcome.result == "rolled_back"
     assert "old: begins" in host.text_of(LOG)

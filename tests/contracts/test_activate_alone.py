@@ -271,6 +271,25 @@ def test_nothing_is_started_beside_what_somebody_has_started_meanwhile(job: Acti
     assert job.litter() == []
 
 
+def test_another_job_of_the_same_script_is_another_job(job: Activator) -> None:
+    """`--which a` and `--which b` in one directory, matched by their words; b is started again."""
+    script = job.old("train.py", "import time\ntime.sleep(300)\n")
+    job.new("train.py", "import time\ntime.sleep(200)\n")
+    words = [sys.executable, "-u", str(script), "--which"]
+    old = job.runs(*words, "a")
+    until(lambda: str(script) in cmdline(old.pid), "it runs")
+    job.begin(stale_s=1.0, patience_s=300, by_script=False)
+    job.order("armed")
+    until(lambda: job.state["order"] == "armed", "it heard")
+    twin = subprocess.Popen([*words, "b"], start_new_session=True)
+    job.children.append((twin.pid, start_of(twin.pid)))
+    old.kill()
+    old.wait()
+    job.end("healthy")
+    job.runs_now("new")
+    assert twin.poll() is None
+
+
 def elsewhere(job: Activator) -> Path:
     """Another job's directory, where it is started by the very same words."""
     where = job.place / "twin"

@@ -64,7 +64,8 @@ class ActivatorSpec(Struct, frozen=True):
     by that name, the file in which its log is looked at; where it is not told, what its output goes
     to. `resumes`: by that name, the words to resume that it knows, checkpoint or not. `wish`: of
     what was asked, a word that the same command gives again. `succeeds`: the run whose activator
-    waits there, armed, and is relieved."""
+    waits there, armed, and is relieved.
+    `by_script`: whoever executes its script is this job."""
 
     run: str
     base: str
@@ -93,6 +94,7 @@ class ActivatorSpec(Struct, frozen=True):
     resumes: dict[str, tuple[str, ...]] = {}
     wish: str | None = None
     succeeds: str | None = None
+    by_script: bool = True
 
     def read_by(self, *, old: bool) -> str | None:
         launch = self.launch_old if old else self.launch

@@ -37,6 +37,7 @@ SPEC.json, which holds secrets, is removed as soon as it is read:
     reads                        {"launch", "launch_old": the file in which its log is looked
                                  at, if that is not what its output goes to}; may lack
     resumes                      {"launch", "launch_old": words to resume that it knows}; may lack
+    by_script                    false: the script alone does not tell the job from others; may lack
     succeeds                     may lack, or null: a run whose activator waits here, armed, for a
                                  client that is gone. Once all is prepared its place is taken, and
                                  this one is armed from then on

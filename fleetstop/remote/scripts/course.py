@@ -51,9 +51,9 @@ class Activation:
         self.state.update(checkpoint=self.resume.get("known"), alone=False, wish=spec.get("wish"))
         self.record = record.Record(self.base, self.state)
         self.say = self.record.say
-        self.ended, self._tell_at = None, None  # type: Optional[str], Optional[float]
-        self._lives_on = None  # type: Optional[str]
-        self.groups, self.scripts = set(), []  # type: Any, List[bytes]
+        self.ended, self._lives_on = None, None  # type: Optional[str], Optional[str]
+        self._tell_at = None  # type: Optional[float]
+        self.groups, self.scripts, self.ways = set(), [], []  # type: Any, List[bytes], List[Any]
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
         told, reads = self.spec[name], self.spec.get("reads") or {}
@@ -78,6 +78,7 @@ class Activation:
         old = [each["pid"] for each in self.spec["gone"]]
         self.groups = {living.group_of(pid) for pid in old}
         self.scripts = [path for path in map(living.script_of, old) if path is not None]
+        self.ways = [way for way in map(living.started_as, old) if way[0]]
         try:
             self.swap.prepare()
             for each in filter(None, (self.new, self.old)):
@@ -120,8 +121,8 @@ class Activation:
             if word is None:
                 return self._leave("cancelled", "the client left before it sent a signal")
             left = self._living()
-            if not left and word != "go":
-                left = self._others()  # its client would have looked
+            if not left and word != "go":  # its client would have looked
+                left = self._others(self.state["activator"]["start"])
                 new = [pid for pid in left if living.group_of(pid) not in self.groups]
                 if new:
                     told = f"PID {new[0]} runs it, started meanwhile by something else"
@@ -282,8 +283,7 @@ class Activation:
 
     def back(self, reason: str) -> None:
         """Nothing of the new version lives; unless somebody else was asked to start it."""
-        paths = [wary.bytes_of(each["path"]) for each in self.spec["files"]]
-        others = self.new.elsewhere(paths) if self.new is not None else []
+        others = self._others()
         if others:
             told = f"{reason}; PID {others[0]} runs it, started meanwhile by something else"
             return self.end("unhealthy", reason=f"{told}: nothing is started beside it")
@@ -304,11 +304,12 @@ class Activation:
         known = self.resumes.get("launch_old")
         return self.end("rolled_back", trainer=self.old and self.old.id, resumes=known)
 
-    def _others(self) -> List[int]:
+    def _others(self, since: Optional[int] = None) -> List[int]:
         if self.new is None:
             return []
-        paths = [wary.bytes_of(each["path"]) for each in self.spec["files"]]
-        return self.new.elsewhere([*paths, *self.scripts], self.state["activator"]["start"])
+        files = [wary.bytes_of(each["path"]) for each in self.spec["files"]] + self.scripts
+        files = files if self.spec.get("by_script", True) else []
+        return self.new.elsewhere(files, self.ways, since)
 
     def _living(self) -> List[int]:
         return [one["pid"] for one in self.spec["gone"] if living.alive(one)]

@@ -178,10 +178,13 @@ class Trainer:
             if os.stat(self.log).st_size < self._old:
                 self._old = 0
 
-    def elsewhere(self, files: List[bytes], since: Optional[int] = None) -> List[int]:
+    def elsewhere(
+        self, files: List[bytes], ways: List[Any], since: Optional[int] = None
+    ) -> List[int]:
         """Who was born since its start, or since then, is not of it, and runs one of these files in
-        a Python, has its words and its directory, or writes its log: a server that was there before
-        (tmux, a unit) was asked to start it, or somebody has."""
+        a Python, was started as it is or in one of these `ways`, words and directory, or writes its
+        log: a server that was there before (tmux, a unit) was asked to start it, or somebody has
+        done so."""
         since = self.id["start"] if since is None and self.id is not None else since
         if since is None:
             return []
@@ -191,7 +194,7 @@ class Trainer:
         found |= {
             pid
             for pid in living.pids()
-            if living.started_as(pid) == own or living.script_of(pid) in files
+            if living.started_as(pid) in (own, *ways) or living.script_of(pid) in files
         }
         return sorted(pid for pid in found if living.born_since(pid, since))
 
