@@ -11,7 +11,7 @@ from fleetstop import events
 from fleetstop.actions import refusals, verify
 from fleetstop.actions.asking import Desk, signal_said, terms_of, unsaid
 from fleetstop.actions.awaiting import activators, at_work
-from fleetstop.actions.claiming import takable, taken
+from fleetstop.actions.claiming import AGED_S, takable, taken
 from fleetstop.actions.climb import Climb
 from fleetstop.actions.locate import Scene, families_with, locate
 from fleetstop.actions.lock import Lock
@@ -109,7 +109,10 @@ class Attempt:
         if signal is None:
             self._said = await signal_said(self._desk, self._scope, family, self._wish.dry_run)
             return await self.run()  # that took its time: everything is looked at anew
+        since, had = self._scope.clock.now(), self._lock.claimed
         ladder = await self._ladder(scene, family, signal)
+        if not had and self._scope.clock.now() - since > AGED_S:
+            return await self.run()
         # once each has heard one they leave, whatever is refused now
         if not all(kin.id in ladder.past for kin in family.trainers):
             wish, nowhere = self._wish, saves_nowhere(scene, family)

@@ -15,7 +15,7 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import awaiting, looks, refusals, staging
 from fleetstop.actions.asking import Desk
-from fleetstop.actions.claiming import known_dead, taken
+from fleetstop.actions.claiming import AGED_S, known_dead, taken
 from fleetstop.actions.confirming import confirm
 from fleetstop.actions.deciding import Settled, clean, settled
 from fleetstop.actions.equipping import equipment
@@ -118,7 +118,10 @@ class Bringing:
         if self._errand.dry_run:
             await known_dead(self._lock)
         else:
+            since, had = self._scope.clock.now(), self._lock.claimed
             await taken(self._lock, self._errand.stop.break_lock, self._tell)
+            if not had and self._scope.clock.now() - since > AGED_S:
+                return await self._run()
         async with self._held():
             now = await running(self._scope, scene, family) if family is not None else None
             await self._its_keeper(scene, now)

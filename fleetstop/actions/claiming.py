@@ -9,6 +9,8 @@ from fleetstop.core.ledger import Ledger, RunFile, holder
 from fleetstop.errors import CouldNotLook, Refused
 
 Tell = Callable[[str], None]
+AGED_S = 2.0
+"""Who waited so long for a lock looks anew: the job may have ended meanwhile."""
 
 
 async def taken(lock: Lock, break_lock: bool, tell: Tell) -> Ledger:

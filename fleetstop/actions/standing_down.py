@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from fleetstop.actions import hands
+from fleetstop.actions import hands, looks
 from fleetstop.actions.awaiting import is_its, state_in
 from fleetstop.actions.telling import Scope
 from fleetstop.core.launching.activation import State, Step
@@ -37,6 +37,12 @@ async def stood_down(scope: Scope, who: Process, tell: Callable[[str], object]) 
     end, told, waited = scope.clock.now() + _WAIT_S, False, False
     while scope.clock.now() < end:
         state = await state_in(scope, base)
+        if state is None and await _lives(scope, who):
+            raise Refused(
+                f"the activator {who.pid} of an earlier run is at work here, and cannot be told to"
+                f" leave: {plain(base)} is not there any more",
+                hint=f"put that directory back; or end it in there: kill -9 {who.pid}",
+            )
         if state is None or state.left or not is_its(state, who):
             break
         word = _WORDS.get(state.step)
@@ -62,6 +68,11 @@ _SAID: dict[Step, str] = {
     "waiting": "waits for this job's end, to start it anew",
     "launched": "looks after this job, and would bring the version before back",
 }
+
+
+async def _lives(scope: Scope, who: Process) -> bool:
+    here = (await looks.look(scope.place, scope.target.vmid)).get(who.id)
+    return here is not None and here.alive
 
 
 def _base(who: Process) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fleetstop import events
 from fleetstop.actions import looks, reading
@@ -104,8 +104,9 @@ class Watch:
             if found.state == "unhealthy" and await self._last_words(found):
                 continue
             if found.state != "waiting" or given_up:
-                if found.state == "unhealthy" or given_up:
-                    await self._only_its_own()
+                if (found.state == "unhealthy" or given_up) and await self._only_its_own():
+                    seen = structs.replace(seen, log=tuple(self._lines))
+                    found = health(self._expected, seen)
                 seconds = round(self._scope.clock.now() - since, 3)
                 return self._grown(found, seen, seconds, given_up)
             if found.late is not None and not self._late:
@@ -236,15 +237,18 @@ class Watch:
         await self._keep(part.lines)
         self._tell(self._log_path, part.lines)
 
-    async def _only_its_own(self) -> None:
-        """The version before may have come up meanwhile, and writes the same log."""
+    async def _only_its_own(self) -> bool:
+        """The version before may have come up meanwhile, and writes the same log. Whether any lines
+        were that one's."""
         state = await self._activation.look() if not self._old else None
         if self._log_path is None or state is None or state.log_end is None:
-            return
-        if self._upto > state.log_end:
-            place, path = self._scope.place, self._log_path
-            part = await reading.log_since(place, path, self._log_from, state.log_end)
-            self._lines = list(part.lines if part is not None else ())[-_KEPT:]
+            return False
+        if self._upto <= state.log_end:
+            return False
+        place, path = self._scope.place, self._log_path
+        part = await reading.log_since(place, path, self._log_from, state.log_end)
+        self._lines = list(part.lines if part is not None else ())[-_KEPT:]
+        return True
 
     async def _keep(self, lines: tuple[str, ...]) -> None:
         pattern = self._expected.log_matches

@@ -290,6 +290,18 @@ def test_a_stop_sends_off_what_waits_for_this_end_however_the_job_is_named(named
     assert trainers(host) == []
 
 
+def test_what_cannot_be_told_to_leave_is_named_before_anything_is_sent() -> None:
+    """The directory was moved under it: told as stopped, the job might be started again."""
+    host = a_host(born())
+    old = a_job(host)
+    a_dead_clients(host, old)
+    stage = Stage(host, "run2")
+    del host.files[f"{BASE}/state.json"]
+    outcome = asyncio.run(stage.stop(HARD))
+    assert (outcome.result, outcome.signals) == ("refused", ())
+    assert f"cannot be told to leave: {BASE} is not there any more" in str(outcome.reason)
+
+
 def test_what_waits_for_another_jobs_end_is_left_in_peace() -> None:
     host = a_host(born())
     old = a_job(host)

@@ -372,6 +372,24 @@ def test_the_lock_of_a_killed_process_is_taken_over_with_what_it_has_sent(dead: 
     asyncio.run(story())
 
 
+def test_who_waits_for_a_dead_runs_lock_looks_anew() -> None:
+    """The save ends in these 9 s: what was seen before them is not what is there."""
+
+    async def story() -> None:
+        host = FakeHost()
+        trainer = a_job(host, Trainer(host, takes_s=6.0, saves=None))
+        first = of_a_process(Stage(host, "run1"), "m:7:70").lock()
+        await first.claim()
+        assert (await first.send(a_send(trainer), tree_of(host), {})).out
+        host.clock.advance(2)
+        stage = of_a_process(Stage(host, "run2"), "m:9:90", "m:7:70")
+        outcome = await stage.stop()
+        assert outcome.result == "not_running"
+        assert stage.of(events.Located) == []  # nothing is told as if it still ran
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("dead", ["m:7:70", "m:8:80"])
 def test_a_dry_run_goes_by_the_same_proof_of_a_dead_client(dead: str) -> None:
     """It called alive what a real run takes over at once; and it takes over nothing itself."""
