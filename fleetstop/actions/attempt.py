@@ -242,7 +242,7 @@ class Attempt:
             judged = first_judgement(self._scope, scene, family, None)
             known |= seen(family, judged)
             known |= {"gpus": gpu_records(scene, family), "checkpoint": newest_record(scene)}
-            known["above"] = above(scene, family)
+            known["above"] = above(scene.tree, family, scene.notes)
         known["findings"] = self._gaps
         if climb is not None and climb.judged is not None:
             known |= seen(climb.family, climb.judged)

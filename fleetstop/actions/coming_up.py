@@ -9,10 +9,11 @@ import msgspec
 from fleetstop import events
 from fleetstop.actions import looks, reading
 from fleetstop.actions.activating import Activation
-from fleetstop.actions.present import seen
+from fleetstop.actions.present import above, seen
 from fleetstop.actions.telling import Scope
 from fleetstop.actions.watching import LAST_LINES, Grown, Stamp, Watch
 from fleetstop.core import redact
+from fleetstop.core.above.supervisors import Notes
 from fleetstop.core.launching.activation import Started, State
 from fleetstop.core.launching.ended import Record, started_as, way_of
 from fleetstop.core.launching.health import Expected
@@ -117,7 +118,9 @@ class Rise:
             look = Look(at=self._scope.clock.now(), tree=grown.tree)
             signals = (expected.stop_signal,) if expected.stop_signal else ("INT", "TERM")
             judged = judge(None, look, grown.family, stop_signals=signals, checkpoints=None)
-            self._family = seen(grown.family, judged)
+            # what stood above the old one has gone, and what that held says nothing of this one
+            stands = above(grown.tree, grown.family, Notes())
+            self._family = {**seen(grown.family, judged), "above": stands, "gpus": None}
 
     def why(self, grown: Grown | None, *, old: bool = False) -> tuple[str, ...]:
         """Why it is not healthy, a sentence each; by the activator's word where none was seen.

@@ -10,7 +10,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.actions.verify import records
 from fleetstop.core import redact
 from fleetstop.core.above.ranks import promise
-from fleetstop.core.above.supervisors import standing_above
+from fleetstop.core.above.supervisors import Notes, standing_above
 from fleetstop.core.climbing.requests import heard_by_all, requests
 from fleetstop.core.gpu import Unseen, indexes_of
 from fleetstop.core.inventory import Target
@@ -18,6 +18,7 @@ from fleetstop.core.judging.marks import earlier_marks
 from fleetstop.core.kin.family import Family
 from fleetstop.core.kin.lineage import abandoned
 from fleetstop.core.ladder import Ladder
+from fleetstop.core.process import ProcessTree
 from fleetstop.core.report import AboveRecord, CheckpointRecord, GpuRecord, Member, Outcome, Result
 from fleetstop.core.saves.listing import PlainFile, spelled
 from fleetstop.core.saves.risk import AtRisk, age
@@ -176,7 +177,7 @@ def seen(family: Family, judged: Judged) -> dict[str, object]:
     }
 
 
-def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
+def above(tree: ProcessTree, family: Family, notes: Notes) -> tuple[AboveRecord, ...]:
     """What stands above the trainers, the farthest first, as reports carry it."""
     return tuple(
         AboveRecord(
@@ -186,7 +187,7 @@ def above(scene: Scene, family: Family) -> tuple[AboveRecord, ...]:
             will=redact.text(each.will),
             again=each.again,
         )
-        for each in standing_above(scene.tree, family, scene.notes)
+        for each in standing_above(tree, family, notes)
     )
 
 
@@ -272,7 +273,7 @@ def located(
         "checkpoints_unseen": scene.listing.reason if isinstance(scene.listing, Unseen) else None,
         "gpus": gpus,
         "gpu_total_mib": _total(scene, gpus),
-        "above": above(scene, family),
+        "above": above(scene.tree, family, scene.notes),
         "code": code,
         "own_playbook": job.playbook if job else "standard",
     }

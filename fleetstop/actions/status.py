@@ -210,7 +210,7 @@ def _running(
         reason=None if trains else left,
         evidence=worst.evidence,
         family=tuple(m for family in judged for m in members(family, judged[family])),
-        above=tuple(a for family in judged for a in above(scene, family)),
+        above=tuple(a for family in judged for a in above(scene.tree, family, scene.notes)),
         checkpoint=newest_record(scene),
         gpus=tuple(r for family in judged for r in gpu_records(scene, family) or ()),
         findings=tuple(dict.fromkeys(findings)),

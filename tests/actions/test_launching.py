@@ -29,7 +29,7 @@ from fleetstop.core.launching.ended import Born
 from fleetstop.core.launching.health import Expected
 from fleetstop.core.launching.spec import LaunchSpec
 from fleetstop.core.playbook import Playbook
-from fleetstop.core.report import Outcome, SignalRecord, exit_code_of
+from fleetstop.core.report import AboveRecord, GpuRecord, Outcome, SignalRecord, exit_code_of
 from fleetstop.errors import ConnectionLost, RemoteFailed
 from fleetstop.ports import Shell
 from tests.actions.stage import GENTLE, NOW, Stage, job, target
@@ -223,6 +223,25 @@ def test_a_trainer_that_was_seen_before_it_went_into_the_background_has_not_died
 
     outcome, _ = run(a_host(daemon, born()))
     assert outcome.result == ("redeployed" if session == "its own" else "rolled_back")
+
+
+def test_what_the_old_one_held_is_not_told_of_the_new_one() -> None:
+    """`--json` said that nobody holds its GPU, and named a supervisor that was gone."""
+    host = a_host(born())
+    old = a_job(host)
+    stage = Bringing(host)
+    gone = AboveRecord(pid=9, kind="supervisor", cmd="supervise.py", will="records its end")
+    free = GpuRecord(index=1, uuid="GPU-1", held_mib=0, holders=())
+
+    async def stop(lock: Lock, arm: Arm) -> Outcome:
+        await arm()
+        host.end(old)
+        return msgspec.structs.replace(finished("stopped"), above=(gone,), gpus=(free,))
+
+    outcome = asyncio.run(stage.launch(plan(gone=(Born(old.inner, old.start),)), stop))
+    assert outcome.result == "redeployed"
+    assert outcome.gpus is None  # not looked at, never free
+    assert gone not in outcome.above
 
 
 def test_its_last_line_is_not_one_of_the_version_that_came_back() -> None:

@@ -103,7 +103,8 @@ class Swap:
         self.dest = wary.Top(wary.bytes_of(spec["dest"]))
         own = os.lstat(self.base.path)
         if own.st_uid != os.geteuid() or own.st_mode & 0o022:
-            raise wary.Refused(f"{spec['base']} is not ours alone to write to")
+            whose = f"its owner is {own.st_uid}, its mode {own.st_mode & 0o7777:o}"
+            raise wary.Refused(f"{spec['base']} is not ours alone to write to: {whose}")
         self.files = [File(told, self.dest.path, wary.bytes_of(run)) for told in spec["files"]]
         self.manifest, self.late = spec["before_manifest"], wary.bytes_of("late-" + run)
         self.kept = os.path.join(b"releases", wary.bytes_of(self.before or ""))
