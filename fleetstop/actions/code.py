@@ -79,7 +79,10 @@ async def left(scope: Scope, scene: Scene) -> Left:
         beside = await _look(scope, scene.tree, bases, ())
         state, base = _state(beside, scene.tree, None)
         if not isinstance(state, State):
-            return Left(findings=(state.sentence,) if isinstance(state, Broken) else ())
+            who = named(scene.tree, job) if job is not None else None
+            at = f"the activator {who.pid} of an earlier run is at it" if who is not None else ""
+            comes = f"{at}, and its records are not where they were" if at else None
+            return Left(comes, (state.sentence,) if isinstance(state, Broken) else ())
         startable = job is not None and job.launch is not None and bool(job.launch.run)
         around = structs.replace(_around(beside, base, scene.tree, state), startable=startable)
         told = aftermath(state, around)

@@ -224,7 +224,12 @@ async def lot_of(
     lot.placed = said is not None and within(real.get(said, said), lot.dest)
     await lot.read()
     if errand.command == "rollback":
-        lot.source = _source(lot, errand.release)
+        try:
+            lot.source = _source(lot, errand.release)
+        except (Refused, DeployFailed):
+            if lot.state is not None and lot.ground.activator and lot.state.step == "waiting":
+                lot.finding(_waits(lot.state))
+            raise
         lot.files = lot.source.files
         await lot.read()
         if not worth_going_back_to(lot.source, lot.ground.tried):
@@ -235,6 +240,12 @@ async def lot_of(
     for text in lot.ground.broken:
         lot.finding(text)
     return lot
+
+
+def _waits(state: State) -> str:
+    run, brings = plain(state.run), f"release {plain(state.release)}" if state.release else "it"
+    waits = f"the activator of run {run} waits for the job's end"
+    return f"{waits}, and starts {brings} then: `stop` has it leave"
 
 
 def within(path: str, directory: str) -> bool:

@@ -219,6 +219,22 @@ def test_between_two_lives_it_is_not_called_not_running(aim: Job) -> None:
     assert stage.world.pct_calls == 0
 
 
+def test_one_whose_directory_was_moved_is_named() -> None:
+    """It cannot be told what it is about; it may start the job all the same."""
+    host, trainer = running()
+    wrapper = host.procs[1005]
+    host.end(trainer)
+    host.end(wrapper)
+    activator(host, step="waiting", order="armed")
+    del host.files[f"{BASE}/state.json"]
+    outcome, _, _ = looked(host, job(checkpoints=None, deploy=Deploy(dest="/root")))
+    assert (outcome.result, outcome.verdict) == ("running", "unknown")
+    assert outcome.reason == (
+        "between two lives: no trainer runs, but the activator 77 of an earlier run is at it, and"
+        " its records are not where they were"
+    )
+
+
 def test_the_last_unexplained_death() -> None:
     host, trainer = running()
     host.end(trainer)

@@ -16,12 +16,13 @@ from fleetstop.actions.grounding import Loads
 from fleetstop.actions.locate import locate
 from fleetstop.actions.lots import Lot, lot_of
 from fleetstop.core.inventory import Deploy, Job, Launch
+from fleetstop.core.launching.activation import State
 from fleetstop.core.launching.origin import Origin
 from fleetstop.core.launching.recipe import Known
 from fleetstop.core.process import ProcessId
 from fleetstop.core.releases.destination import Loaded
 from fleetstop.core.releases.ground import Ground
-from fleetstop.errors import Refused
+from fleetstop.errors import DeployFailed, Refused
 from tests.actions.stage import JOB, Stage, job, target
 from tests.actions.test_going_on import ERRAND
 from tests.fakes.fake_activator import BASE
@@ -41,6 +42,8 @@ def found(
     asked: Errand = ERRAND,
     home: str | None = None,
     at_work: str | None = None,
+    ground_: Ground = EMPTY,
+    told: list[str] | None = None,
 ) -> tuple[Lot, Stage]:
     """Of a job that runs from there."""
 
@@ -48,7 +51,7 @@ def found(
         return Loads(runs, {"/link": "/root"}, home)
 
     async def ground(*_: Any) -> Ground:
-        return EMPTY
+        return ground_
 
     monkeypatch.setattr(lots, "what_it_loads", loads)
     monkeypatch.setattr(lots, "ground", ground)
@@ -64,7 +67,11 @@ def found(
         scene = await locate(stage.scope)
         return await lot_of(stage.scope, asked, scene, None, "/usr/bin/python3")
 
-    return asyncio.run(story()), stage
+    try:
+        return asyncio.run(story()), stage
+    finally:
+        if told is not None:
+            told += [each.text for each in stage.of(e.Finding)]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +128,23 @@ def test_where_it_is_not_known_at_all_a_path_is_only_an_example(
     assert caught.value.hint == (
         "say where in the inventory; if that is /root: deploy: {dest: /root}"
     )
+
+
+@pytest.mark.parametrize("step", ["waiting", "healthy"])
+def test_a_rollback_with_nothing_to_go_back_to_names_what_will_come_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, step: Any
+) -> None:
+    state = State("7f3a", step, release="20261130-140211-7f3a", order="armed")
+    ground = msgspec.structs.replace(EMPTY, state=state, activator=step == "waiting")
+    asked = msgspec.structs.replace(ERRAND, command="rollback")
+    told: list[str] = []
+    with pytest.raises(DeployFailed, match="there is nothing to go back to"):
+        found(monkeypatch, JOB, asked=asked, ground_=ground, told=told)
+    said = (
+        "the activator of run 7f3a waits for the job's end, and starts release 20261130-140211-7f3a"
+        " then: `stop` has it leave"
+    )
+    assert told == ([said] if step == "waiting" else [])
 
 
 def test_a_rollback_to_nothing_is_no_prefix_of_every_release(
