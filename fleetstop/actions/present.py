@@ -276,6 +276,7 @@ def located(
         "above": above(scene.tree, family, scene.notes),
         "code": code,
         "own_playbook": job.playbook if job else "standard",
+        "typed": job is not None and not job.name and not job.match.gpu,
     }
 
 

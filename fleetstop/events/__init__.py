@@ -123,6 +123,7 @@ class Located(Event, frozen=True, tag="located"):
     `stops_on`: the signals every trainer hears. `held_mib`/`total_mib`: of this job's GPUs.
     `landings`: how each stop signal would land, the worst over all trainers. `code`: status asks.
     `own_playbook`: the job's, which counts where none is typed; null where that is not known.
+    `typed`: it was named by its PID, script and so on, and not by the inventory's name.
     """
 
     host: str
@@ -148,6 +149,7 @@ class Located(Event, frozen=True, tag="located"):
     checkpoints_unseen: str | None = None
     code: CodeSeen | None = None
     own_playbook: str | None = None
+    typed: bool = False
 
 
 class Looked(Event, frozen=True, tag="looked"):

@@ -262,9 +262,11 @@ def _nameless(found: e.Located) -> bool:
 
 
 def _place(outcome: Outcome, trees: Sequence[e.Located], inventory: str | None) -> list[Line]:
-    """`root@10.1.2.6/200 has no jobs in the inventory. Trees that hold a GPU: …`."""
-    name = redact.text(outcome.target)
-    lines = [Line("", f"{name} has no jobs in the inventory. Trees that hold a GPU:", "head")]
+    """`root@10.1.2.6/200 has no jobs in the inventory. Trees that hold a GPU: …`; what was named by
+    hand may be one of the inventory's all the same."""
+    name, typed = redact.text(outcome.target), trees[0].typed
+    held = f"{name} has no jobs in the inventory. Trees that hold a GPU:"
+    lines = [Line("", f"{name}, as it was named by hand:" if typed else held, "head")]
     for tree in trees:
         up = "" if tree.up_s is None else f", up {words.uptime(tree.up_s)}"
         numbers = naming.gpu_indexes(tree)
@@ -278,7 +280,8 @@ def _place(outcome: Outcome, trees: Sequence[e.Located], inventory: str | None) 
     script = _script(trees[0])
     if script:
         lines.append(Line("Stop it as it is:   ", _as_it_is(outcome, trees[0], script, inventory)))
-    if (command := _name_it(outcome, trees[0], inventory)) is not None:
+    command = _name_it(outcome, trees[0], inventory) if not typed else None
+    if command is not None:
         lines.append(Line("Give it a name:     ", command))
     return lines
 

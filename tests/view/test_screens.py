@@ -185,6 +185,7 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
         s.located(), OTHER, findings=("2 unrelated trees match; stop would refuse",)
     ),
     "status_place": running(NAMELESS, job=None),
+    "status_place_typed": running(msgspec.structs.replace(NAMELESS, typed=True), job=None),
     "status_place_deaf": [
         s.started("status", inventory="lab.yaml"),
         *running(DEAF_PLACE, OTHER_PLACE, job=None, findings=("2 unrelated trees match",))[1:],
