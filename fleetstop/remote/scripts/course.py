@@ -26,6 +26,7 @@ HEED_S = 0.03  # while the old run is on its way out a GPU idles for as long as 
 LEAVE_S = 10.0  # so long what was launched may still be seen after the order `back`
 UNWELL_S = 120.0  # so long what is unwell may take to end once its client has left
 SETTLE_S = 1.0  # so long its supervisor may take to leave after it
+LATE_S = 0.5  # so often it is looked whether what the old run forked at its end lives on
 TRIES_S = 600  # so long the last state is tried to be written, once a second
 UNSEEN = contextlib.suppress(OSError, wary.Refused)
 
@@ -53,7 +54,7 @@ class Activation:
         self.say = self.record.say
         self.ended, self._lives_on = None, None  # type: Optional[str], Optional[str]
         self._tell_at = None  # type: Optional[float]
-        self.groups, self.scripts, self.ways = set(), [], []  # type: Any, List[bytes], List[Any]
+        self.ran = living.Ran([])
 
     def _trainer(self, name: str, file: bytes) -> "Optional[trainer.Trainer]":
         told, reads = self.spec[name], self.spec.get("reads") or {}
@@ -75,10 +76,7 @@ class Activation:
         other = relief.Relief(self.base, self.spec)
         other.check()
         other.inherit(self.swap.litter.told["made"])
-        old = [each["pid"] for each in self.spec["gone"]]
-        self.groups = {living.group_of(pid) for pid in old}
-        self.scripts = [path for path in map(living.script_of, old) if path is not None]
-        self.ways = [way for way in map(living.started_as, old) if way[0]]
+        self.ran = living.Ran([each["pid"] for each in self.spec["gone"]])
         try:
             self.swap.prepare()
             for each in filter(None, (self.new, self.old)):
@@ -123,7 +121,7 @@ class Activation:
             left = self._living()
             if not left and word != "go":  # its client would have looked
                 left = self._others(self.state["activator"]["start"])
-                new = [pid for pid in left if living.group_of(pid) not in self.groups]
+                new = [pid for pid in left if living.group_of(pid) not in self.ran.groups]
                 if new:
                     told = f"PID {new[0]} runs it, started meanwhile by something else"
                     return self._leave("cancelled", f"{told}: nothing is started beside it")
@@ -307,9 +305,11 @@ class Activation:
     def _others(self, since: Optional[int] = None) -> List[int]:
         if self.new is None:
             return []
-        files = [wary.bytes_of(each["path"]) for each in self.spec["files"]] + self.scripts
-        files = files if self.spec.get("by_script", True) else []
-        return self.new.elsewhere(files, self.ways, since)
+        files = [wary.bytes_of(each["path"]) for each in self.spec["files"]] + self.ran.scripts
+        by_script = self.spec.get("by_script", True)
+        found = self.new.elsewhere(files if by_script else [], self.ran.ways, since)
+        time.sleep(LATE_S if found else 0)  # that was a look at every process
+        return found
 
     def _living(self) -> List[int]:
         return [one["pid"] for one in self.spec["gone"] if living.alive(one)]

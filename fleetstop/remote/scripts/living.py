@@ -141,3 +141,13 @@ def _for_writing(path: bytes) -> bool:
 
 def pids() -> List[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+class Ran:
+    """What is known of processes that were there, once they have ended: their groups, what they
+    executed if they were Pythons, and how they were started."""
+
+    def __init__(self, those: List[int]) -> None:
+        self.groups = {group_of(pid) for pid in those}
+        self.scripts = [path for path in map(script_of, those) if path is not None]
+        self.ways = [way for way in map(started_as, those) if way[0]]
