@@ -88,7 +88,8 @@ class Case:
     def by_hand(self, command: str) -> Ran:
         """Another command, by somebody whose connection nobody touches."""
         inventory = self._inventory(None, self.where)
-        return self.box.finish(self.box.popen(command, self.box.name, inventory=inventory))
+        child = self.box.popen(command, self.box.name, inventory=inventory)
+        return self.box.finish(child, 240.0, alone=False)
 
     def popen(self, *words: str, proxy: Proxy | None = None) -> Running:
         """Typed at a laptop that knows nothing of any other, by somebody else."""

@@ -198,7 +198,7 @@ def another_command_after_a_directory_was_sent(case: Case) -> None:
     inner = case.root / "app"
     inner.mkdir()
     (case.root / "train.py").rename(inner / "train.py")
-    words = "cd /root/app && exec setsid python3 -u train.py --save-seconds 12"
+    words = "cd /root/app && exec setsid python3 -u train.py --save-seconds 40"
     raw = f"({words}) >/workspace/train.log 2>&1 </dev/null &"
     case.job = case.box.start(raw, how="raw", trainers=1, seconds=60)
     for name, text in (("app/train.py", versions.GOOD), ("conf/a.yaml", "x: 1")):
