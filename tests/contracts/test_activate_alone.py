@@ -290,6 +290,20 @@ def test_another_job_of_the_same_script_is_another_job(job: Activator) -> None:
     assert twin.poll() is None
 
 
+def test_a_helper_that_anybody_may_run_is_no_sign_of_the_job(job: Activator) -> None:
+    """A `sleep` that the old run's script waited for, and another somewhere else."""
+    old = job.runs("sleep", "300.25")
+    job.begin(stale_s=1.0, patience_s=300)
+    job.order("armed")
+    until(lambda: job.state["order"] == "armed", "it heard")
+    other = subprocess.Popen(["sleep", "300.25"], start_new_session=True)
+    job.children.append((other.pid, start_of(other.pid)))
+    old.kill()
+    old.wait()
+    job.end("healthy")
+    assert other.poll() is None
+
+
 def elsewhere(job: Activator) -> Path:
     """Another job's directory, where it is started by the very same words."""
     where = job.place / "twin"

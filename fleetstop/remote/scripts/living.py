@@ -145,9 +145,16 @@ def pids() -> List[int]:
 
 class Ran:
     """What is known of processes that were there, once they have ended: their groups, what they
-    executed if they were Pythons, and how they were started."""
+    executed if they were Pythons, and how they were started where that names a program of its
+    own: a `sleep 300` that a script waits for may be anybody's."""
 
     def __init__(self, those: List[int]) -> None:
         self.groups = {group_of(pid) for pid in those}
         self.scripts = [path for path in map(script_of, those) if path is not None]
-        self.ways = [way for way in map(started_as, those) if way[0]]
+        self.ways = [way for way in map(started_as, those) if _is_named(*way)]
+
+
+def _is_named(words: List[bytes], cwd: bytes) -> bool:
+    """A Python, or what is given a file to execute."""
+    python = bool(words) and os.path.basename(words[0]).startswith(b"python")
+    return python or any(os.path.isfile(os.path.join(cwd, word)) for word in words[1:3])
