@@ -13,7 +13,7 @@ from fleetstop.actions.telling import Scope
 from fleetstop.core.adopting.stanza import deploy_line
 from fleetstop.core.inventory import Job
 from fleetstop.core.launching.activation import State
-from fleetstop.core.releases.destination import Destination
+from fleetstop.core.releases.destination import Destination, below
 from fleetstop.core.releases.destination import settle as destination
 from fleetstop.core.releases.ground import Ground
 from fleetstop.core.releases.home import base_in, base_of, code_of, dest_of, home
@@ -221,7 +221,7 @@ async def lot_of(
         raise Refused(f"the name of {plain(lot.dest)} holds a control character: not deployed to")
     said = configured if errand.payload is not None else home(job)
     # below that it is found again
-    lot.placed = said is not None and within(real.get(said, said), lot.dest)
+    lot.placed = said is not None and below(real.get(said, said), lot.dest) is not None
     await lot.read()
     if errand.command == "rollback":
         try:
@@ -246,10 +246,6 @@ def _waits(state: State) -> str:
     run, brings = plain(state.run), f"release {plain(state.release)}" if state.release else "it"
     waits = f"the activator of run {run} waits for the job's end"
     return f"{waits}, and starts {brings} then: `stop` has it leave"
-
-
-def within(path: str, directory: str) -> bool:
-    return f"{path.rstrip('/')}/".startswith(f"{directory.rstrip('/')}/")
 
 
 def _home(job: Job, loads: Loads, records: str | None) -> str:

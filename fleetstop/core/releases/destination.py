@@ -182,7 +182,7 @@ def _asked(
 
 
 def _configured(payload: Payload, runs: tuple[Loaded, ...], dest: str) -> Destination:
-    within = [run for run in runs if _below(run.main, dest) is not None]
+    within = [run for run in runs if below(run.main, dest) is not None]
     if runs and not within:
         raise _differ(dest, f"the process runs {plain(runs[0].main)}")
     for run in within:
@@ -200,7 +200,7 @@ def _configured(payload: Payload, runs: tuple[Loaded, ...], dest: str) -> Destin
 
 
 def _running(payload: Payload, run: Loaded) -> Destination:
-    inner = _below(run.main, run.root)
+    inner = below(run.main, run.root)
     if inner is not None and "/" in inner and (deep := _deeper(payload, inner)):
         return Destination(run.root, "running", deep, run.main)
     ends = [each.rel for each in payload.files if run.main.endswith("/" + each.rel)]
@@ -219,7 +219,7 @@ def _rooted(settled: Destination, *roots: str | None) -> Destination:
     """The same places seen from the first of these that they all lie in: whichever files are named,
     and whatever is asked later, the records of a job are in one place."""
     for root in filter(None, roots):
-        places = {rel: _below(place, root) or "" for place, rel in settled.landings.items()}
+        places = {rel: below(place, root) or "" for place, rel in settled.landings.items()}
         if all(places.values()):
             again = moved(settled.payload, places)
             return Destination(root, settled.by, again, settled.main, settled.findings)
@@ -228,7 +228,7 @@ def _rooted(settled: Destination, *roots: str | None) -> Destination:
 
 def _fitting(payload: Payload, dest: str, main: str) -> Payload | None:
     """The payload so placed that a file of it lands on `main`."""
-    inner = _below(main, dest)
+    inner = below(main, dest)
     if inner is None:
         return None
     if any(each.rel == inner for each in payload.files):
@@ -245,7 +245,7 @@ def _deeper(payload: Payload, inner: str) -> Payload | None:
     best = min(ends, key=lambda rel: (rel.count("/"), rel))
     top = payload.origin[best].removesuffix("/" + inner) or "/"
     places = {
-        rel: within if (within := _below(path, top)) is not None else rel
+        rel: within if (within := below(path, top)) is not None else rel
         for rel, path in payload.origin.items()
     }
     return moved(payload, places)
@@ -279,7 +279,7 @@ def _reaches(settled: Destination, run: Loaded) -> bool:
         return False  # it was meant, and misses
     if run.beside is not None:
         return any(each in run.beside for each in places)
-    return any(each.endswith(".py") and _below(each, run.root) is not None for each in places)
+    return any(each.endswith(".py") and below(each, run.root) is not None for each in places)
 
 
 def _runs(settled: Destination, run: Loaded) -> str:
@@ -295,12 +295,12 @@ def _near(settled: Destination, run: Loaded) -> str | None:
 
 def _check(settled: Destination, checkpoints: str | None) -> None:
     dest = settled.dest
-    if any(_below(dest, each) is not None for each in _NO_DISK):
+    if any(below(dest, each) is not None for each in _NO_DISK):
         raise DeployFailed(f"{plain(dest)} is no place for files", hint=_SAY_WHERE)
     if checkpoints is None:
         return
     for place, rel in settled.landings.items():
-        if _below(place, checkpoints) is not None:
+        if below(place, checkpoints) is not None:
             raise DeployFailed(
                 f"{plain(rel)} would land among the job's checkpoints, {plain(checkpoints)}",
                 hint="leave it out: deploy.ignore in the inventory, or .fleetstopignore",
@@ -314,7 +314,7 @@ def _differ(dest: str, but: str) -> DeployFailed:
     )
 
 
-def _below(path: str, directory: str) -> str | None:
+def below(path: str, directory: str) -> str | None:
     """`path` seen from `directory`, "" for itself; None where it does not lie there."""
     if path == directory:
         return ""

@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from fleetstop.core.releases.destination import below
 from fleetstop.core.releases.payload import File
 from fleetstop.core.spelling import plain
 
@@ -140,7 +141,7 @@ def _in_the_way(there: There) -> Obstacle | None:
 
 def _elsewhere(dest: Directory, there: There) -> Obstacle | None:
     """Swapped in by rename and put back from what is kept is only what lies in one place."""
-    if f"{there.real}/".startswith(f"{dest.real.rstrip('/')}/"):
+    if below(there.real, dest.real) is not None:
         return None
     name, where = plain(there.path), plain(posixpath.dirname(there.real))
     said = f"{name} lies outside of {plain(dest.path)}: a link leads to {plain(there.real)}"
