@@ -26,9 +26,8 @@ class Account:
         self.rise = Rise(scope, self.activation)
         self.unwell: str | None = None
         self._findings: list[str] = []
-        self._noted: set[str] = (
-            set()
-        )  # of them what the activator told; it may tell otherwise by now
+        # of them what the activator told; it may tell otherwise by now
+        self._noted: set[str] = set()
         self._facts: dict[str, Any] = {}
         self._ending: GoingBack | None = None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetstop.actions import pushing
 from fleetstop.lab import Started
 
-from .bed import Bed, Ran, lives, running, with_job
+from .bed import Bed, Ran, lives, running, with_job, words_of
 
 JOB = """match: {script: train.py}
         stop_signal: INT
@@ -145,11 +145,11 @@ def rotated(box: Bed) -> str:
 def trainers(box: Bed, word: str = "/root/train.py") -> list[int]:
     """Host PIDs, wrappers that name it left out."""
     shells = (b"bash", b"sh", b"/bin/bash", b"tee")
+    whole = {pid: words_of(pid) for pid in running(box, word)}
     return [
         pid
-        for pid in running(box, word)
-        if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] not in shells
-        and b"supervise.py" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        for pid, words in whole.items()
+        if words and words[0] not in shells and b"supervise.py" not in b"\0".join(words)
     ]
 
 

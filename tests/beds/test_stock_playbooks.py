@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .bed import Bed, running, until, with_job
+from .bed import Bed, running, until, with_job, words_of
 
 pytestmark = pytest.mark.bed
 
@@ -34,12 +34,7 @@ def trains(box: Bed) -> bool:
 
 
 def commands(box: Bed) -> list[list[bytes]]:
-    found = []
-    for pid in box.lab.host_pids(box.vmid):
-        path = Path(f"/proc/{pid}/cmdline")
-        if path.exists():
-            found.append(path.read_bytes().split(b"\0"))
-    return found
+    return [words_of(pid) for pid in box.lab.host_pids(box.vmid)]
 
 
 def in_a_pane(box: Bed, tmp_path: Path) -> Path:

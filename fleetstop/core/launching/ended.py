@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from fleetstop.core import redact
 from fleetstop.core.durations import spoken
-
-SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
+from fleetstop.core.kin.matching import SHELLS, base
 
 
 class Born(Struct, frozen=True):
@@ -62,7 +61,7 @@ _LINE = 120
 
 def wraps(argv: Sequence[str]) -> bool:
     """It is a shell's script: its 0 is what it ended with, whatever became of its trainer."""
-    name = posixpath.basename(argv[0]) if argv else ""
+    name = base(argv[0]) if argv else ""
     return name in SHELLS or name.endswith(".sh")
 
 

@@ -27,13 +27,8 @@ Json = Dict[str, Any]
 START_S = 60.0  # so long the supervisor may take to tell of the start
 FAILED_S = 5.0  # so long after the command that should have started it has failed
 OWN = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-ASKED = (
-    "HUP",
-    "INT",
-    "QUIT",
-    "TERM",
-    "KILL",
-)  # somebody has ended it: its log tells nothing of why
+# somebody has ended it: its log tells nothing of why
+ASKED = "HUP", "INT", "QUIT", "TERM", "KILL"
 ROOM = b" " * 4096
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh", "busybox")
 SUPERVISE = os.path.join(os.path.dirname(os.path.abspath(os.fsencode(__file__))), b"supervise.py")
