@@ -176,12 +176,15 @@ def test_done_is_not_believed_of_what_is_dead(job: Activator) -> None:
     assert job.end("unhealthy")["signal"] == "KILL"
 
 
-def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> None:
-    """As a run.sh that puts its trainer into the background: that one may train on."""
-    job.new("train.sh", LEAVES_ONE)
+@pytest.mark.parametrize("code", [4, 0])
+def test_nothing_is_started_beside_what_the_new_version_left(job: Activator, code: int) -> None:
+    """As a run.sh that puts its trainer into the background: that one may train on. Of its 0 it is
+    not said that its trainer's end is unknown: that lives."""
+    leaves_one = LEAVES_ONE.replace("exit 4", f"exit {code}")
+    job.new("train.sh", leaves_one)
     job.begin()
     job.order("go")
-    until(lambda: job.state["exit"] == 4, "its end is told")
+    until(lambda: job.state["exit"] == code, "its end is told")
     child = int((job.dest / "child").read_text())
     one = child, start_of(child)
     job.children.append(one)
@@ -189,14 +192,15 @@ def test_nothing_is_started_beside_what_the_new_version_left(job: Activator) -> 
     state = job.state
     assert (state["step"], state["ended_at"]) == ("launched", None)
     [finding] = state["findings"]
-    assert finding.startswith("sh train.sh ended with exit code 4, but what it started lives on: ")
+    said = f"sh train.sh ended with exit code {code}"
+    assert finding.startswith(f"{said}, but what it started lives on: ")
     assert finding.endswith(f" {child}")
-    assert (job.dest / "train.sh").read_text() == LEAVES_ONE
+    assert (job.dest / "train.sh").read_text() == leaves_one
     os.kill(child, signal.SIGKILL)
     state = back(job)
-    assert state["exit"] == 4
+    assert state["exit"] == code
     # whoever reads it last is not told of somebody who lives on
-    told = f"sh train.sh ended with exit code 4; what it had started ended after it: {child}"
+    told = f"{said}; what it had started ended after it: {child}"
     assert state["findings"] == [told]
 
 

@@ -158,11 +158,13 @@ def _too_full(survey: Survey, files: Sequence[File]) -> Obstacle | None:
     if dest.free is not None and needed > dest.free:
         room = f"{amount(needed)} are needed and {amount(dest.free)} are free"
         said = f"the file system of {plain(dest.path)} is too full: {room}"
-        return Obstacle(said, "the new files take their room twice until they are swapped in")
+        return Obstacle(
+            said, "make room there: the new files take it twice until they are swapped in"
+        )
     number = 2 * len(new) + len(kept) + 16
     if dest.inodes is not None and number > dest.inodes:
         said = f"the file system of {plain(dest.path)} has room for {dest.inodes} files more"
-        return Obstacle(f"{said}, and {number} are needed")
+        return Obstacle(f"{said}, and {number} are needed", "remove files there, or send fewer")
     return None
 
 

@@ -238,7 +238,7 @@ class Activation:
             self.state["exit"], self.state["signal"], self.ended = new.end()
             self._tell_at = now + SETTLE_S
         if self.ended and left and self._tell_at is not None and now >= self._tell_at:
-            self._tell_at = None
+            self._tell_at, self.ended = None, new.end(lives=True)[2]
             pids = ", ".join(map(str, left))
             self._lives_on = f"{self.ended}, but what it started lives on: {pids}"
             self.findings.append(self._lives_on)

@@ -199,19 +199,20 @@ class Trainer:
         above = state.get("supervisor")
         return bool(state.get("ended_at")) or not (above and living.alive(above))
 
-    def end(self) -> Tuple[Optional[int], Optional[str], str]:
-        """Exit code, signal, and both as words."""
+    def end(self, lives: bool = False) -> Tuple[Optional[int], Optional[str], str]:
+        """Exit code, signal, and both as words. `lives`: what it started, its trainer most likely,
+        lives on, whose end is nothing to wonder about yet, nor the last line of its log."""
         state = self._state()
         if state.get("failed"):
             return None, None, str(state["failed"])
+        last = "" if lives else self._said_last()
         if state.get("signal"):
             told = f"{self.name} was ended by {state['signal']}"
-            crashed = state["signal"] not in ASKED
-            return None, state["signal"], told + (self._said_last() if crashed else "")
+            return None, state["signal"], told + (last if state["signal"] not in ASKED else "")
         if state.get("exit") is not None:
             told = f"{self.name} ended with exit code {state['exit']}"
-            hidden = self._hidden() if state["exit"] == 0 else ""
-            return state["exit"], None, f"{told}{hidden}{self._said_last()}"
+            hidden = self._hidden() if state["exit"] == 0 and not lives else ""
+            return state["exit"], None, f"{told}{hidden}{last}"
         return None, None, f"{self.name} ended, and how was not recorded"
 
     def log_size(self) -> Optional[int]:
