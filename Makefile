@@ -38,10 +38,10 @@ demo: packages $(STAMP) ## stop three trainers on a practice fleet made here, th
 	$(BIN)/fleetstop demo
 
 # Whole files go to a worker: a file's bed tests share one practice fleet.
-# Tests mostly wait, beds above all: six workers on two cores. In the order of the directories beds
+# Tests mostly wait, beds above all: five workers on two cores. In the order of the directories beds
 # come first; in the order of their number of tests the longest files would be the last.
 test: packages launchers lint ## everything: ruff, mypy, all tests, the beds too
-	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 fast: $(STAMP) ## the tests that need neither root nor sshd nor LXC
 	$(BIN)/python -m pytest -n 3 -m "not bed"

@@ -27,6 +27,7 @@ OUT_MOST = 1024 * 1024
 _PIECE = 128 * 1024
 _NOISE_MOST = 64 * 1024
 _LAST_WORDS_S = 1.0
+_NAMED_S = 3.0
 # $s is the shell's own line of /proc/self/stat: the redirection is its own, nothing is forked.
 # The words come encoded, since pct passes ASCII only (pve-common JSONSchema.pm, decode locale).
 _TELLING = (
@@ -108,11 +109,21 @@ class Stream:
         except TimeoutError as exc:
             told = f"{self._name}: it did not start within {ENTER_S:g} s"
             raise FrameTimedOut(told) from exc
+        except asyncio.CancelledError:
+            # it may have begun all the same; who is to be ended is known once it has said so
+            with contextlib.suppress(CouldNotLook, TimeoutError):
+                async with asyncio.timeout(_NAMED_S):
+                    while not (self._mark(b"attach") or self._mark(b"begun")):
+                        await self._more(_NOISE_MOST)
+            self._channel.close()
+            raise
         finally:
-            attach = self._mark(b"attach")
-            self.attach = identity(attach[1]) if attach else None
-        self.own = identity(found[1])
+            self.attach, self.own = self._said(b"attach"), self._said(b"begun")
         del self._buffer[: found.end()]
+
+    def _said(self, word: bytes) -> ProcessId | None:
+        found = self._mark(word)
+        return identity(found[1]) if found else None
 
     def _mark(self, word: bytes) -> re.Match[bytes] | None:
         line = rb"\n" + self._nonce + b" " + word + rb" ([^\n]*)\n"

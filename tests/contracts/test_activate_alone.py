@@ -253,8 +253,7 @@ def test_nothing_is_started_beside_what_somebody_has_started_meanwhile(job: Acti
     words = [sys.executable, "-u", str(script)]
     old = job.runs(*words)
     until(lambda: str(script) in cmdline(old.pid), "it runs")
-    job.begin(stale_s=1.0, patience_s=300)
-    job.order("armed")
+    job.begin("armed", stale_s=1.0, patience_s=300)
     until(lambda: job.state["order"] == "armed", "it heard")
     twin = subprocess.Popen(["sh", "train.sh"], cwd=elsewhere(job), start_new_session=True)
     again = subprocess.Popen(words, start_new_session=True)
@@ -278,8 +277,7 @@ def test_another_job_of_the_same_script_is_another_job(job: Activator) -> None:
     words = [sys.executable, "-u", str(script), "--which"]
     old = job.runs(*words, "a")
     until(lambda: str(script) in cmdline(old.pid), "it runs")
-    job.begin(stale_s=1.0, patience_s=300, by_script=False)
-    job.order("armed")
+    job.begin("armed", stale_s=1.0, patience_s=300, by_script=False)
     until(lambda: job.state["order"] == "armed", "it heard")
     twin = subprocess.Popen([*words, "b"], start_new_session=True)
     job.children.append((twin.pid, start_of(twin.pid)))
@@ -293,8 +291,7 @@ def test_another_job_of_the_same_script_is_another_job(job: Activator) -> None:
 def test_a_helper_that_anybody_may_run_is_no_sign_of_the_job(job: Activator) -> None:
     """A `sleep` that the old run's script waited for, and another somewhere else."""
     old = job.runs("sleep", "300.25")
-    job.begin(stale_s=1.0, patience_s=300)
-    job.order("armed")
+    job.begin("armed", stale_s=1.0, patience_s=300)
     until(lambda: job.state["order"] == "armed", "it heard")
     other = subprocess.Popen(["sleep", "300.25"], start_new_session=True)
     job.children.append((other.pid, start_of(other.pid)))
@@ -325,8 +322,7 @@ os._exit(0)
 def test_what_the_old_run_forked_at_its_end_is_waited_for(job: Activator) -> None:
     """A worker that still writes, in its group: it is of the run that ends."""
     old = job.runs("sh", "-c", f"sleep 1.5; {sys.executable} -c '{LATE}' {job.log}")
-    job.begin(stale_s=0.3, patience_s=300)
-    job.order("armed")
+    job.begin("armed", stale_s=0.3, patience_s=300)
     old.wait()
     time.sleep(1.0)
     assert job.state["step"] == "waiting"

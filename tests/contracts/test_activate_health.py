@@ -30,8 +30,7 @@ def job(tmp_path: Path) -> Iterator[Activator]:
 
 def launched(job: Activator, text: str, **spec: Any) -> dict[str, Any]:
     job.new("train.sh", text)
-    job.begin(**spec)
-    job.order("go")
+    job.begin("go", **spec)
     return job.reach("launched")
 
 
@@ -297,8 +296,7 @@ def test_with_the_client_gone_the_log_that_it_opens_itself_tells(
     launches = {each: job.launch(each[-3:], log=own) for each in ("launch", "launch_old")}
     health = {"within_s": 1.5, "log_matches": "tok/s"}
     reads = dict.fromkeys(launches, str(job.log))
-    job.begin(stale_s=1.0, health=health, log=own, reads=reads, **launches)
-    job.order("go")
+    job.begin("go", stale_s=1.0, health=health, log=own, reads=reads, **launches)
     state = job.end("healthy" if well else "unconfirmed")
     assert state["confirmed_by"] == ("activator" if well else None)
     assert state["trainer"]["log_from"] == len("old tok/s, and some more\n")
@@ -313,8 +311,7 @@ def test_with_the_client_gone_health_is_what_the_spec_says(
 ) -> None:
     job.new("train.sh", "printf 'loading 10%%\\rloading 100%%\\r12 tok/s\\n'; exec sleep 300\n")
     health = {"within_s": 1.5, "log_matches": pattern}
-    job.begin(stale_s=1.0, health=health)
-    job.order("go")
+    job.begin("go", stale_s=1.0, health=health)
     state = job.end("healthy")
     assert (state["confirmed_by"], state["running"]) == ("activator", "r2")
     job.runs_now("new")
@@ -326,8 +323,7 @@ def test_a_pattern_that_never_comes_is_not_confirmed(job: Activator) -> None:
         log.write("99 tok/s\n")
         log.flush()
         job.new("train.sh", "echo hello; exec sleep 300\n")
-        job.begin(stale_s=1.0, health={"within_s": 1.5, "log_matches": r"tok/s"})
-        job.order("go")
+        job.begin("go", stale_s=1.0, health={"within_s": 1.5, "log_matches": r"tok/s"})
         state = job.end("unconfirmed")
     told = "the client left before it had judged, and the log does not tell of health"
     assert state["reason"] == told
@@ -343,8 +339,7 @@ def test_with_the_client_gone_it_is_watched_for_the_whole_time(job: Activator) -
 
 def test_with_the_client_gone_a_wrapper_that_ended_is_not_health(job: Activator) -> None:
     job.new("train.sh", LEAVES_ONE)
-    job.begin(stale_s=0.5, health={"within_s": 1.0, "log_matches": None})
-    job.order("go")
+    job.begin("go", stale_s=0.5, health={"within_s": 1.0, "log_matches": None})
     state = job.end("unconfirmed")
     child = int((job.dest / "child").read_text())
     job.children.append((child, start_of(child)))

@@ -143,8 +143,7 @@ def test_also_if_the_old_run_ends_by_itself_then(job: Activator) -> None:
 def test_a_client_that_leaves_after_the_signal_leaves_no_gpu_idle(job: Activator) -> None:
     job.new("train.sh", NEW)
     old = job.runs()
-    job.begin(stale_s=1.0, patience_s=300)
-    job.order("armed")
+    job.begin("armed", stale_s=1.0, patience_s=300)
     time.sleep(2.5)
     assert job.state["step"] == "waiting"
     old.kill()
@@ -158,8 +157,7 @@ def test_it_does_not_wait_for_ever_for_who_does_not_end(job: Activator) -> None:
     before = tree(job.dest)
     job.new("train.sh", NEW)
     living = job.runs()
-    job.begin(stale_s=0.5, patience_s=1.0)
-    job.order("armed")
+    job.begin("armed", stale_s=0.5, patience_s=1.0)
     state = job.end("cancelled")
     assert state["reason"] == f"the client left, and PID {living.pid} did not end"
     assert living.poll() is None
@@ -169,8 +167,7 @@ def test_it_does_not_wait_for_ever_for_who_does_not_end(job: Activator) -> None:
 def test_a_client_that_comes_back_is_heard_again(job: Activator) -> None:
     job.new("train.sh", NEW)
     old = job.runs()
-    job.begin(stale_s=1.0, patience_s=30.0)
-    job.order("armed")
+    job.begin("armed", stale_s=1.0, patience_s=30.0)
     time.sleep(2.0)  # silent
     for _ in range(15):
         job.beat()

@@ -223,8 +223,7 @@ def test_a_disk_that_is_full_by_the_time_the_old_run_has_ended(
     """Its last save took the room: the new version runs all the same, and the old one would."""
     job, _ = small
     job.log.write_text("old\n")
-    job.begin(stale_s=1.0, health={"within_s": 300, "log_matches": None})
-    job.order("armed")
+    job.begin("armed", stale_s=1.0, health={"within_s": 300, "log_matches": None})
     with contextlib.suppress(OSError), (job.dest / "ckpt").open("wb") as full:
         full.write(b"\0" * 2_000_000)
     with pytest.raises(OSError, match="No space left"):

@@ -31,8 +31,7 @@ def job(tmp_path: Path) -> Iterator[Activator]:
 def old(job: Activator) -> subprocess.Popen[bytes]:
     """It has heard a signal: its end may come at any moment."""
     running = job.runs()
-    job.begin(stale_s=0.3, patience_s=300)
-    job.order("armed")
+    job.begin("armed", stale_s=0.3, patience_s=300)
     until(lambda: job.state["order"] == "armed", "it is armed")
     return running
 

@@ -174,6 +174,24 @@ def test_a_cancelled_stream_leaves_nothing_running(tmp_path: Path) -> None:
     play(story)
 
 
+def test_cancelled_before_it_was_heard_that_it_has_begun_it_is_ended_too(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    async def story(place: LocalPlace) -> None:
+        text = f"sleep 300 & echo $! >{mark}; wait"
+        task = asyncio.create_task(place.carry(["sh", "-c", text], b"x", 300))
+        while not place.streams:
+            await asyncio.sleep(0)
+        while not (mark.exists() and mark.read_text().strip()):
+            time.sleep(0.02)  # the loop stands: what the shell said of itself is not read
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await gone(int(mark.read_text()), place.streams[0].pid)
+
+    play(story)
+
+
 def test_a_source_that_fails_ends_it_with_its_own_error(tmp_path: Path) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield b"x"
