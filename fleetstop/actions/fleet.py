@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from fleetstop import events
 from fleetstop.actions.present import outcome_of
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.core.durations import spoken
 from fleetstop.core.inventory import Target
-from fleetstop.core.report import Outcome, Result
-from fleetstop.errors import FleetstopError, HostUnreachable
+from fleetstop.core.report import Outcome, Result, exit_code_of
+from fleetstop.errors import FleetstopError, HostUnreachable, Refused
 from fleetstop.events import AnyEvent, Emit
 from fleetstop.ports import Clock, Place
 
@@ -27,6 +28,14 @@ Allowed: TypeAlias = Callable[[Target], None]
 
 def _place(target: Target) -> tuple[object, ...]:
     return target.host.ssh, target.host.port, target.vmid
+
+
+class Rolling(Struct, frozen=True):
+    """`batch`: so many are begun, the next ones once all of those have ended; None: no such steps.
+    `max_failures`: once so many have failed, no more is begun; None: whatever becomes of them."""
+
+    batch: int | None = None
+    max_failures: int | None = None
 
 
 def anything(target: Target) -> None:
@@ -46,6 +55,7 @@ class Crew:
         log_fault: Callable[[str], str | None],
         parallel: int = 20,
         limit_s: float | None = None,
+        rolling: Rolling | None = None,
     ) -> None:
         self._run = run
         self._clock = clock
@@ -59,6 +69,8 @@ class Crew:
         self._done: dict[str, Outcome] = {}
         self._begun: set[str] = set()
         self._alone: dict[tuple[object, ...], asyncio.Semaphore] = {}
+        self._rolling = rolling or Rolling()
+        self._failures = 0
 
     async def run_all(
         self,
@@ -75,9 +87,16 @@ class Crew:
         self._allowed = allowed
         alone = {_place(each): asyncio.Semaphore(1 if exclusive else 100) for each in targets}
         self._alone = alone
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(target, action)) for target in targets]
-        return [task.result() for task in tasks]
+        step = self._rolling.batch or max(1, len(targets))
+        told: list[Outcome] = []
+        for at in range(0, len(targets), step):
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._one(target, action))
+                    for target in targets[at : at + step]
+                ]
+            told += [task.result() for task in tasks]
+        return told
 
     def so_far(self, targets: Sequence[Target]) -> list[Outcome]:
         """After an interruption: what became of each; those that never began are interrupted."""
@@ -95,6 +114,8 @@ class Crew:
     def _keep(self, event: AnyEvent) -> None:
         if isinstance(event, events.TargetFinished):
             self._done[event.outcome.target] = event.outcome
+            failed = exit_code_of(event.outcome) != 0
+            self._failures += failed and event.outcome.target in self._begun
         self._emit(event)
 
     async def _one(self, target: Target, action: Action) -> Outcome:
@@ -102,6 +123,7 @@ class Crew:
         started = self._clock.now()
         async with self._alone[_place(target)], self._turn(target), self._parallel:
             try:
+                self._enough()
                 self._begun.add(target.name)
                 self._allowed(target)
                 return await self._on_place(target, action, teller)
@@ -115,6 +137,15 @@ class Crew:
                 hint = f"the traceback is in {path}" if path else ""
                 text = f"a fault in fleetstop: {error}"
                 return self._failed(target, teller, "fault", text, hint, started)
+
+    def _enough(self) -> None:
+        """Raises Refused where no more is to be begun."""
+        most = self._rolling.max_failures
+        if most is not None and self._failures >= most:
+            raise Refused(
+                f"not begun: {self._failures} failed before, and --max-failures is {most}",
+                hint=f"once that is settled: --failed-in {self._run.id} takes up what is left",
+            )
 
     async def _on_place(self, target: Target, action: Action, teller: Teller) -> Outcome:
         started = self._clock.now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from fleetstop.api import given
 from fleetstop.api.commit import git_facts
 from fleetstop.config.sources import contents, read_sources
 from fleetstop.core import redact
-from fleetstop.core.inventory import Job, Match, Target
+from fleetstop.core.inventory import Job, Target
 from fleetstop.core.launching.recipe import Extra, parse_env
 from fleetstop.core.releases.manifest import Git
 from fleetstop.core.releases.payload import Payload
@@ -38,21 +38,19 @@ class How(Struct, frozen=True):
     break_lock: bool = False
 
 
-class More(TypedDict, total=False):
+class More(given.Selects, total=False):
     """`args` are added to the job's own, `env` are K=V words; `roll_back` False: an unhealthy
     version is left as it is."""
 
     args: Sequence[str]
     env: Sequence[str]
     roll_back: bool
-    match: Match | None
-    limit: Sequence[str]
-    exclude: Sequence[str]
-    all_jobs: bool
     timeout: float | str | None
+    batch: int | None
+    max_failures: int | None
 
 
-SELECTS = ("match", "limit", "exclude", "all_jobs")
+SELECTS = tuple(given.Selects.__annotations__)
 
 
 def typed_more(more: More) -> dict[str, Any]:

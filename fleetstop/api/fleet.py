@@ -20,6 +20,7 @@ from fleetstop import config
 from fleetstop.actions import refusals
 from fleetstop.actions.attempt import Wish
 from fleetstop.actions.bringing import bring
+from fleetstop.actions.fleet import Rolling
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
@@ -28,7 +29,7 @@ from fleetstop.api import given
 from fleetstop.api.adopting import Adopted, adopted
 from fleetstop.api.bringing import SELECTS, Asked, How, More, errands, typed_more
 from fleetstop.api.consent import agreed
-from fleetstop.api.past import records_directory
+from fleetstop.api.past import failed_in, records_directory
 from fleetstop.api.runs import Runs, nobody
 from fleetstop.core.address import Named, parse_address
 from fleetstop.core.durations import FOREVER, parse_duration
@@ -90,20 +91,20 @@ class Fleet(Runs):
         words: Sequence[str],
         *,
         purpose: str = "stop",
-        match: Match | None = None,
-        limit: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        all_jobs: bool = False,
+        **which: Unpack[given.Selects],
     ) -> tuple[Target, ...]:
         """Names, globs, groups and addresses into targets; raises BadUsage, never means all."""
+        failed = which.get("failed_in")
         try:
             return select(
                 self.inventory,
                 given.words("the target", words, example='"ct200", "ct201:train"'),
-                limit=given.words("limit", limit, example='limit=["ct2*"]'),
-                exclude=given.words("exclude", exclude, example='exclude=["ct201"]'),
-                all_jobs=all_jobs,
-                adhoc_match=match,
+                tags=given.words("tags", which.get("tags", ()), example='tags=["gpu"]'),
+                failed=failed_in(failed) if failed is not None else None,
+                limit=given.words("limit", which.get("limit", ()), example='limit=["ct2*"]'),
+                exclude=given.words("exclude", which.get("exclude", ()), example='exclude=["ct1"]'),
+                all_jobs=which.get("all_jobs", False),
+                adhoc_match=which.get("match"),
                 purpose=purpose,  # type: ignore[arg-type]
             )
         except BadUsage as exc:
@@ -125,12 +126,11 @@ class Fleet(Runs):
         playbook: str | None = None,
         ladder: str | None = None,
         signal: str | None = None,
-        match: Match | None = None,
-        limit: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        all_jobs: bool = False,
         timeout: float | str | None = None,
         break_lock: bool = False,
+        batch: int | None = None,
+        max_failures: int | None = None,
+        **which: Unpack[given.Selects],
     ) -> Report:
         """Stops each target by its playbook. `force` consents to what may lose work,
         `graceful` refuses it; without either such rungs are asked for, or skipped.
@@ -138,7 +138,8 @@ class Fleet(Runs):
         `max_loss` ("10m", or seconds): consent while the newest complete checkpoint is younger.
         `after_checkpoint`: waits for the next one, `at_most` so long, and ends the job then.
         `timeout`: seconds, or `30m`, for each target from connecting on; then it gives up
-        watching and sends nothing more. `break_lock`: takes the lock of another live run."""
+        watching and sends nothing more. `break_lock`: takes the lock of another live run.
+        `batch`: so many at a time; `max_failures`: once so many have failed no more is begun."""
         how = How(
             graceful=graceful,
             force=force,
@@ -151,11 +152,9 @@ class Fleet(Runs):
             signal=signal,
             break_lock=break_lock,
         )
-        within_s, wish = _limit(timeout), self._wishes(how)
+        within_s, wish, rolling = _limit(timeout), self._wishes(how), _rolling(batch, max_failures)
         try:
-            targets = self.select(
-                words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
-            )
+            targets = self.select(words, **which)
         except Refused as exc:
             return await self._refused(words, exc)
         wishes = {each.name: wish(each) for each in targets}
@@ -164,7 +163,7 @@ class Fleet(Runs):
             return await stop(scope, wishes[scope.target.name], self._desk)
 
         return await self._run(
-            "stop", words, targets, action, dry_run, refusals.protected, within_s
+            "stop", words, targets, action, dry_run, refusals.protected, within_s, rolling=rolling
         )
 
     def _wishes(self, how: How) -> Callable[[Target], Wish]:
@@ -231,6 +230,7 @@ class Fleet(Runs):
         how = how or How()
         within_s, wish = _limit(more.get("timeout")), self._wishes(how)
         selection = {name: more[name] for name in SELECTS if name in more}  # type: ignore[literal-required]
+        rolling = _rolling(more.get("batch"), more.get("max_failures"))
         try:
             targets = self.select(words, **selection)
             made = await errands(asked, targets, wish)
@@ -242,8 +242,9 @@ class Fleet(Runs):
 
         dry_run = how.dry_run or asked.diff
         return await self._run(
-            asked.command, words, targets, action, dry_run, refusals.protected, within_s, asked.more
-        )
+            asked.command, words, targets, action, dry_run, refusals.protected, within_s,
+            asked.more, rolling,
+        )  # fmt: skip
 
     def _playbook_for(self, target: Target, name: str | None, ladder: str | None) -> Playbook:
         if ladder is not None:
@@ -262,13 +263,11 @@ class Fleet(Runs):
     async def status(
         self,
         *words: str,
-        match: Match | None = None,
-        limit: Sequence[str] = (),
-        exclude: Sequence[str] = (),
         stacks: bool = False,
+        **which: Unpack[given.Selects],
     ) -> Report:
         """`stacks`: where each trainer is in its Python code too, by py-spy."""
-        targets = self.select(words, purpose="status", match=match, limit=limit, exclude=exclude)
+        targets = self.select(words, purpose="status", **which)
         action = partial(status, with_stacks=stacks)
         return await self._run("status", words, targets, action, True)
 
@@ -286,16 +285,11 @@ class Fleet(Runs):
         *words: str,
         until: What = "gone",
         timeout_s: float | None = None,
-        match: Match | None = None,
-        limit: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        all_jobs: bool = False,
+        **which: Unpack[given.Selects],
     ) -> Report:
         """Sends nothing, takes no lock. `timeout_s`: for all targets together; None: for ever."""
         try:
-            targets = self.select(
-                words, match=match, limit=limit, exclude=exclude, all_jobs=all_jobs
-            )
+            targets = self.select(words, **which)
         except Refused as exc:
             return await self._refused(words, exc, "wait")
         last = None if timeout_s is None else self._clock.now() + timeout_s
@@ -309,6 +303,13 @@ def _limit(timeout: float | str | None) -> float | None:
     if seconds is not None and not seconds > 0:
         raise BadUsage(f"a timeout of {timeout} leaves no time", hint="leave it out, or give 30m")
     return None if seconds in (None, FOREVER) else seconds
+
+
+def _rolling(batch: int | None, max_failures: int | None) -> Rolling:
+    for name, number in (("batch", batch), ("max_failures", max_failures)):
+        if number is not None and number < 1:
+            raise BadUsage(f"{name} is {number}: nothing would be begun", hint="leave it out, or 1")
+    return Rolling(batch, max_failures)
 
 
 def _stop_signal(name: str | None) -> str | None:

@@ -6,10 +6,23 @@ A text is a list of letters to Python: `files="train.py"` means one file, never 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
+from fleetstop.core.inventory import Match
 from fleetstop.errors import BadUsage
+
+
+class Selects(TypedDict, total=False):
+    """What narrows, or says more of, the words for the targets. `tags`: only what bears one of
+    them; `failed_in`: only what did not end well in this earlier run, by its id."""
+
+    match: Match | None
+    tags: Sequence[str]
+    failed_in: str | None
+    limit: Sequence[str]
+    exclude: Sequence[str]
+    all_jobs: bool
 
 
 def words(what: str, given: Any, *, example: str, alone: bool = True) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import platformdirs
 
 from fleetstop.api.machine import log_fault
-from fleetstop.core.report import Report
+from fleetstop.core.report import Report, exit_code_of
+from fleetstop.errors import BadUsage
 from fleetstop.events import AnyEvent, Emit, Untold
 from fleetstop.history import shelf
 from fleetstop.history.record import Record, State
@@ -18,7 +19,7 @@ from fleetstop.history.recorder import Recorder
 from fleetstop.history.shelf import Entry
 from fleetstop.history.writer import Writer
 
-__all__ = ["Record", "Records", "past_run", "past_runs", "records_directory"]
+__all__ = ["Record", "Records", "failed_in", "past_run", "past_runs", "records_directory"]
 
 
 def records_directory() -> Path:
@@ -34,6 +35,19 @@ def past_runs(limit: int = 20, target: str | None = None) -> tuple[Entry, ...]:
 def past_run(prefix: str) -> tuple[Record, State]:
     """The one run whose id begins so; raises BadUsage where none or several do."""
     return shelf.find(records_directory(), prefix)
+
+
+def failed_in(prefix: str) -> tuple[str, ...]:
+    """The targets of that run that did not end well, those that it never came to among them.
+    Raises BadUsage where there are none."""
+    record, _ = past_run(prefix)
+    done = {each.outcome.target: each.outcome for each in record.finished}
+    asked = record.started.targets if record.started is not None else tuple(done)
+    failed = tuple(e for e in asked if e not in done or exit_code_of(done[e]) != 0)
+    if not failed:
+        every = f"all {len(asked)} targets" if len(asked) > 1 else "its target"
+        raise BadUsage(f"nothing failed in run {record.run}: {every} ended well")
+    return failed
 
 
 PATIENCE_S = 0.05

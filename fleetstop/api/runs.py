@@ -14,7 +14,7 @@ from typing import Self
 
 from fleetstop import events
 from fleetstop.actions.asking import Desk
-from fleetstop.actions.fleet import Action, Allowed, Crew, anything
+from fleetstop.actions.fleet import Action, Allowed, Crew, Rolling, anything
 from fleetstop.actions.telling import Run
 from fleetstop.api import oneself
 from fleetstop.api.machine import SystemClock, log_fault, operator
@@ -132,6 +132,7 @@ class Runs:
         allowed: Allowed = anything,
         limit_s: float | None = None,
         more: tuple[str, ...] | None = (),
+        rolling: Rolling | None = None,
     ) -> Report:
         """`more`: as events.Started tells it."""
         run = Run(
@@ -164,6 +165,7 @@ class Runs:
             partial(log_fault, run.id),
             self._parallel,
             limit_s,
+            rolling,
         )
         try:
             outcomes = await crew.run_all(targets, action, allowed, exclusive=not dry_run)

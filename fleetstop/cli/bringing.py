@@ -6,7 +6,7 @@ from typing import Any
 
 from fleetstop.api import Fleet
 from fleetstop.api.bringing import How, More
-from fleetstop.cli.running import matched, operate
+from fleetstop.cli.running import operate, selected
 from fleetstop.core.report import Report
 from fleetstop.errors import BadUsage
 
@@ -20,11 +20,10 @@ def run_bring(command: str, **given: Any) -> int:
             args=given["args"],
             env=given["env"],
             roll_back=not given.get("no_rollback", False),
-            match=matched(given),
-            limit=given["limit"],
-            exclude=given["exclude"],
-            all_jobs=given["all_jobs"],
             timeout=given["timeout"],
+            batch=given["batch"],
+            max_failures=given["max_failures"],
+            **selected(given),
         )
         target = given["target"]
         match command:

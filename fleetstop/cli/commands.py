@@ -8,7 +8,16 @@ import click
 
 from fleetstop import __version__
 from fleetstop.cli import deploying, playbooks
-from fleetstop.cli.options import USUAL_ROOT, adhoc, inventory, loudness, output, selection
+from fleetstop.cli.options import (
+    USUAL_ROOT,
+    adhoc,
+    inventory,
+    loudness,
+    output,
+    rolling,
+    selection,
+    targets,
+)
 from fleetstop.cli.pages import Group, version
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -41,7 +50,7 @@ def ls(**given: Any) -> int:
 
 
 @group.command()
-@click.argument("targets", nargs=-1, required=True)
+@targets
 @click.option("--stacks", is_flag=True, help="Where each trainer is in its code (py-spy).")
 @selection
 @adhoc
@@ -59,7 +68,7 @@ def status(**given: Any) -> int:
 
 
 @group.command(short_help="Stop a job: signal it once, wait for its save, prove it.")
-@click.argument("targets", nargs=-1, required=True)
+@targets
 @click.option("--graceful", is_flag=True, help="Never anything that may lose work.")
 @click.option("--force", is_flag=True, help="Consent to rungs that may lose work.")
 @click.option(
@@ -81,6 +90,7 @@ def status(**given: Any) -> int:
 )
 @click.option("--all-jobs", is_flag=True, help="All jobs of a container that has several.")
 @click.option("-y", "--yes", is_flag=True, hidden=True)  # no question that exists is harmless
+@rolling
 @selection
 @adhoc
 @inventory
@@ -97,7 +107,7 @@ def stop(**given: Any) -> int:
 
 
 @group.command(short_help="Wait until it is gone, has saved, freed its GPUs, is healthy.")
-@click.argument("targets", nargs=-1, required=True)
+@targets
 @click.option(
     "--for",
     "until",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fleetstop.cli.options import adhoc, inventory, loudness, output, selection
+from fleetstop.cli.options import adhoc, inventory, loudness, output, rolling, selection
 from fleetstop.cli.pages import Command
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,6 +65,7 @@ def _bringing(body: F) -> F:
         click.option(
             "-y", "--yes", is_flag=True, hidden=True
         ),  # no question that exists is harmless
+        rolling,
         selection,
         adhoc,
         inventory,

@@ -33,8 +33,42 @@ def inventory(body: F) -> F:
     )(body)
 
 
+def targets(body: F) -> F:
+    """Any number of them, from a file too; an option that narrows stands for all it leaves."""
+    return _all(
+        click.argument("targets", nargs=-1),
+        click.option(
+            "--targets-from",
+            metavar="FILE|-",
+            type=click.File("r", encoding="utf-8"),
+            help="Targets, one on a line; # begins a remark.",
+        ),
+    )(body)
+
+
+def rolling(body: F) -> F:
+    return _all(
+        click.option(
+            "--batch",
+            type=click.IntRange(1),
+            metavar="N",
+            help="So many targets; the next ones once all of those have ended.",
+        ),
+        click.option(
+            "--max-failures",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Once so many have failed, begin no more.",
+        ),
+    )(body)
+
+
 def selection(body: F) -> F:
     return _all(
+        click.option(
+            "--tag", "tags", multiple=True, metavar="TAG", help="Only what bears it; or that one."
+        ),
+        click.option("--failed-in", metavar="RUN", help="Only what failed in this earlier run."),
         click.option("-l", "--limit", multiple=True, metavar="TARGET", help="Only these of them."),
         click.option("-x", "--exclude", multiple=True, metavar="TARGET", help="All but these."),
         click.option(

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleetstop.api import Fleet
+from fleetstop.api.given import Selects
 from fleetstop.cli import early
 from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match
@@ -41,7 +42,7 @@ def run_stop(**given: Any) -> int:
         if given["playbook"] is not None and given["ladder"] is not None:
             raise BadUsage("--playbook and --ladder exclude each other; a ladder is a playbook")
         return await fleet.stop(
-            *given["targets"],
+            *named(given),
             graceful=given["graceful"],
             force=given["force"],
             max_loss=given["max_loss"],
@@ -51,12 +52,11 @@ def run_stop(**given: Any) -> int:
             playbook=given["playbook"],
             ladder=given["ladder"],
             signal=given["signal"],
-            match=matched(given),
-            limit=given["limit"],
-            exclude=given["exclude"],
-            all_jobs=given["all_jobs"],
             timeout=given["timeout"],
             break_lock=given["break_lock"],
+            batch=given["batch"],
+            max_failures=given["max_failures"],
+            **selected(given),
         )
 
     return operate(given, work, table=False)
@@ -64,13 +64,7 @@ def run_stop(**given: Any) -> int:
 
 def run_status(**given: Any) -> int:
     async def work(fleet: Fleet) -> Report:
-        return await fleet.status(
-            *given["targets"],
-            match=matched(given),
-            limit=given["limit"],
-            exclude=given["exclude"],
-            stacks=given["stacks"],
-        )
+        return await fleet.status(*named(given), stacks=given["stacks"], **selected(given))
 
     return operate(given, work, table=True)
 
@@ -78,13 +72,10 @@ def run_status(**given: Any) -> int:
 def run_wait(**given: Any) -> int:
     async def work(fleet: Fleet) -> Report:
         return await fleet.wait(
-            *given["targets"],
+            *named(given),
             until=given["until"],
             timeout_s=limit(given["timeout"]),
-            match=matched(given),
-            limit=given["limit"],
-            exclude=given["exclude"],
-            all_jobs=given["all_jobs"],
+            **selected(given),
         )
 
     return operate(given, work, table=False)
@@ -115,6 +106,29 @@ def listing(**given: Any) -> int:
             out.write(text + "\n")
     out.flush()
     return 0
+
+
+def named(given: Given) -> tuple[str, ...]:
+    """Of the command line, and of --targets-from."""
+    stream = given["targets_from"]
+    if stream is None:
+        return tuple(given["targets"])
+    try:
+        lines = stream.read().splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadUsage(f"--targets-from {stream.name} cannot be read: {exc}") from exc
+    words = [word for line in lines for word in line.partition("#")[0].split()]
+    if not words:
+        raise BadUsage(f"--targets-from {stream.name} names no target")
+    return (*given["targets"], *words)
+
+
+def selected(given: Given) -> Selects:
+    which = Selects(match=matched(given))
+    for name in ("tags", "failed_in", "limit", "exclude", "all_jobs"):
+        if name in given:
+            which[name] = given[name]
+    return which
 
 
 def matched(given: Given) -> Match | None:

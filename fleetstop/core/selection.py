@@ -6,7 +6,7 @@ fits nothing, in --exclude above all: what it was meant to spare would be stoppe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias, assert_never
 
 import msgspec
@@ -16,7 +16,7 @@ from fleetstop.core import places
 from fleetstop.core.address import AdHoc, InGroup, Named, OnHost, parse_address
 from fleetstop.core.inventory import MATCH_KEYS, Inventory, Job, Match, Target, match_problem
 from fleetstop.core.places import Place, Places
-from fleetstop.core.spelling import shown
+from fleetstop.core.spelling import did_you_mean, shown
 from fleetstop.errors import BadUsage, Refused
 
 Purpose: TypeAlias = Literal["status", "stop"]
@@ -46,6 +46,8 @@ def select(
     inventory: Inventory,
     words: Sequence[str],
     *,
+    tags: Sequence[str] = (),
+    failed: Sequence[str] | None = None,
     limit: Sequence[str] = (),
     exclude: Sequence[str] = (),
     all_jobs: bool = False,
@@ -54,9 +56,13 @@ def select(
 ) -> tuple[Target, ...]:
     """The targets in the order of the words, each once. `limit` and `exclude` are words too.
 
+    `tags`: only what bears one of them; `failed`: only what did not end well in an earlier run.
+    Each only narrows; by itself it stands for all that it leaves.
+
     Raises BadUsage for an empty or mistyped selection, Refused where a stop does not say which
     of several jobs is meant.
     """
+    words = words or failed or (("*",) if tags else ())
     if not words:
         raise BadUsage(
             "no target is given", hint="name one; `fleetstop ls` lists them, '*' means all"
@@ -67,14 +73,16 @@ def select(
     chosen = _choose(Places.of(inventory, every_host=by_match), words, by_match)
     everywhere = Places.of(inventory, every_host=True)
     kept = list(chosen.values())
-    if limit:
-        wanted = _covered(_choose(everywhere, limit, by_match), kept)
+    if tags:
+        kept = _tagged(inventory, tags, kept)
+    for narrowing in filter(None, (failed, limit)):
+        wanted = _covered(_choose(everywhere, narrowing, by_match), kept)
         kept = [each for each in kept if wanted(each)]
     unwanted = _covered(_choose(everywhere, exclude, by_match), kept)
     kept = [each for each in kept if not unwanted(each)]
     if not kept:
-        names = ", ".join(each.name for each in list(chosen.values())[:5])
-        raise BadUsage(f"{_leaves(limit, exclude)} nothing of {names}")
+        given = {"--tag": tags, "--failed-in": failed, "--limit": limit, "--exclude": exclude}
+        raise BadUsage(_leaves([name for name, words in given.items() if words], chosen))
     if by_match:
         _one_job_each(kept)
     if purpose == "stop" and adhoc_match is None:
@@ -141,10 +149,29 @@ def _bad_match(match: Match, problem: str) -> BadUsage:
     return BadUsage(f"--{given[0]}: {problem.removeprefix(given[0]).strip()}")
 
 
-def _leaves(limit: Sequence[str], exclude: Sequence[str]) -> str:
-    if limit and exclude:
-        return "--limit and --exclude leave"
-    return f"{'--limit' if limit else '--exclude'} leaves"
+def _leaves(options: Sequence[str], chosen: Mapping[Key, Choice]) -> str:
+    names = [each.name for each in chosen.values()]
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    leave = "leaves" if len(options) == 1 else "leave"
+    return f"{' and '.join(options)} {leave} nothing of {', '.join(names[:5])}{more}"
+
+
+def _tagged(inventory: Inventory, tags: Sequence[str], kept: Sequence[Choice]) -> list[Choice]:
+    """A host's tags are those of its own jobs, not of the containers on it."""
+    borne: dict[tuple[str, int | None], frozenset[str]] = {
+        (name, None): frozenset(each.tags) for name, each in inventory.hosts.items()
+    }
+    borne |= {(e.host, e.vmid): frozenset(e.tags) for e in inventory.containers.values()}
+    known = frozenset[str]().union(*borne.values())
+    for tag in tags:
+        if tag not in known:
+            there = f"there are {', '.join(sorted(known))}" if known else "nothing there has any"
+            raise BadUsage(
+                f"no container and no host bears the tag {shown(tag)}{did_you_mean(tag, known)}",
+                hint=f"tags stand in the inventory: tags: [gpu]; {there}",
+            )
+    wanted = frozenset(tags)
+    return [e for e in kept if wanted & borne.get((e.place.host.name, e.place.vmid), frozenset())]
 
 
 def _one_job_each(kept: list[Choice]) -> None:

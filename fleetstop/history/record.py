@@ -39,6 +39,10 @@ class Record(Struct, frozen=True, kw_only=True):
         return next((each for each in self.events if isinstance(each, Started)), None)
 
     @property
+    def finished(self) -> tuple[TargetFinished, ...]:
+        return tuple(each for each in self.events if isinstance(each, TargetFinished))
+
+    @property
     def last_at(self) -> str | None:
         """When the last thing happened that it knows of."""
         return self.events[-1].at if self.events else None

@@ -8,7 +8,7 @@ import pytest
 
 from fleetstop import events
 from fleetstop.actions.attempt import Wish
-from fleetstop.actions.fleet import Crew
+from fleetstop.actions.fleet import Crew, Rolling
 from fleetstop.actions.present import outcome_of
 from fleetstop.actions.refusals import protected
 from fleetstop.actions.stop import stop
@@ -34,7 +34,7 @@ def aim(number: int, vmid: int = 200, name: str = "train") -> Target:
 class Fleet:
     """A host of its own for every SSH address, each with one job in container 200."""
 
-    def __init__(self, *, parallel: int = 20) -> None:
+    def __init__(self, *, parallel: int = 20, rolling: Rolling | None = None) -> None:
         self.clock = FakeClock()
         self.hosts: dict[str, FakeHost] = {}
         self.places: dict[str, WorldPlace] = {}
@@ -50,6 +50,7 @@ class Fleet:
             lambda each: self.turns.setdefault(each.host.name, asyncio.Semaphore(3)),
             self._log,
             parallel,
+            rolling=rolling,
         )
 
     def _log(self, text: str) -> str | None:
@@ -84,19 +85,23 @@ async def stopping(scope: Scope) -> Outcome:
 
 
 class Counting:
-    """An action that waits to be let go, and knows how many are at work."""
+    """An action that waits to be let go, and knows how many are at work; `apart`: how many had
+    ended when each was begun."""
 
     def __init__(self) -> None:
-        self.now = self.most = 0
+        self.now = self.most = self.ended = 0
         self.names: list[str] = []
+        self.apart: list[int] = []
 
     async def __call__(self, scope: Scope) -> Outcome:
         self.now += 1
+        self.apart.append(self.ended)
         self.most = max(self.most, self.now)
         self.names.append(scope.target.name)
         for _ in range(10):
             await asyncio.sleep(0)
         self.now -= 1
+        self.ended += 1
         return outcome_of(scope.target, "stopped")
 
 
@@ -127,6 +132,40 @@ def test_one_that_cannot_be_reached_hurts_nobody() -> None:
     assert (outcomes[1].verdict, outcomes[1].evidence) == ("unknown", ("no key was taken",))
     assert exit_code(outcomes) == 4
     assert len(fleet.finished()) == 3
+
+
+def test_a_batch_has_ended_before_the_next_one_is_begun() -> None:
+    fleet, counting = Fleet(rolling=Rolling(batch=2)), Counting()
+    targets = [aim(n) for n in range(5)]
+    outcomes = asyncio.run(fleet.crew.run_all(targets, counting))
+    assert [each.target for each in outcomes] == [each.name for each in targets]
+    assert (counting.most, counting.names) == (2, [each.name for each in targets])
+    assert counting.apart == [0, 0, 2, 2, 4]
+
+
+@pytest.mark.parametrize("batch", [1, None])
+def test_once_enough_have_failed_no_more_is_begun(batch: int | None) -> None:
+    """The others are told so, hear no signal, and keep what they would have lost."""
+    fleet = Fleet(rolling=Rolling(batch=batch, max_failures=2), parallel=1)
+    targets = [aim(n) for n in range(5)]
+
+    async def opening(of: Target) -> Place:
+        if of in targets[1:3]:
+            raise LoginRefused("no key was taken")
+        return await fleet._open(of)
+
+    fleet.open = opening
+    outcomes = asyncio.run(fleet.crew.run_all(targets, stopping, exclusive=True))
+    results = [each.result for each in outcomes]
+    assert results == ["stopped", "unreachable", "unreachable", "refused", "refused"]
+    for each in outcomes[3:]:
+        assert each.reason == "not begun: 2 failed before, and --max-failures is 2"
+        assert each.hint == "once that is settled: --failed-in run1 takes up what is left"
+        assert each.signals == ()
+    lives = [1010 in fleet.host(each).procs for each in targets]
+    assert lives == [False, True, True, True, True]
+    assert len(fleet.finished()) == 5
+    assert exit_code(outcomes) == 4
 
 
 def test_a_bug_in_one_is_its_fault_and_the_others_go_on() -> None:

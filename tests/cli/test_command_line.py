@@ -82,7 +82,12 @@ def test_help_loads_nothing_heavy(words: list[str]) -> None:
 
 # words, exit code, what stderr must say
 MISTAKES: list[tuple[list[str], int, list[str]]] = [
-    (["stop"], 2, ["Missing argument"]),
+    (["stop"], 2, ["no target is given", "`fleetstop ls` lists them"]),
+    (["stop", "--tag", "gup"], 2, ["bears the tag 'gup'"]),
+    (["stop", "--failed-in", "7f3a"], 2, ["there is no run '7f3a'"]),
+    (["stop", "--targets-from", "nowhere.txt"], 2, ["nowhere.txt", "No such file"]),
+    (["stop", "--targets-from", "-"], 2, ["--targets-from <stdin> names no target"]),
+    (["stop", "ct200", "--batch", "0"], 2, ["--batch"]),
     (["stop", "ct20"], 2, ["no container or host 'ct20'", "did you mean 'ct20"]),
     (["stop", "ct9*"], 2, ["ct9*"]),
     (["stop", "@trainin"], 2, ["did you mean"]),

@@ -25,7 +25,7 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["history", "show"], 2, ["Missing argument"]),
     (["history", "show", "ffff"], 2, ["there is no run 'ffff'"]),
     (["history", "--limit", "0"], 2, ["--limit"]),
-    (["wait"], 2, ["Missing argument"]),
+    (["wait"], 2, ["no target is given"]),
     (["wait", "ct200", "--for", "gone-ish"], 2, ["--for"]),
     (["wait", "ct200", "--timeout", "soon"], 2, ["soon", "is not a duration"]),
     (["wait", "ct20"], 2, ["did you mean 'ct20"]),
@@ -85,6 +85,27 @@ def test_a_run_is_in_the_history_whatever_became_of_it(
     whole = json.loads(fleetstop(home, "history", "show", run, "--json").stdout)
     assert whole["report"]["exit_code"] == 5
     assert whole["events"][0]["event"] == "started"
+
+
+def test_targets_come_from_a_file_and_from_an_earlier_run(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is there to be stopped: whom it would have been is what counts."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    (home / "list.txt").write_text("# what trains\nct200\n\n  ct201:train  # twice\nct200:train\n")
+
+    def asked(*words: str) -> dict[str, str]:
+        done = fleetstop(home, *words, "--json")
+        return {e["target"]: e["result"] for e in json.loads(done.stdout)["targets"]}
+
+    listed = asked("stop", "--targets-from", "list.txt")
+    assert listed == {"ct200:train": "unreachable", "ct201:train": "refused"}
+    [first, *_] = asked("stop", "ct201:eval", "--targets-from", "list.txt")
+    assert first == "ct201:eval"
+    assert list(asked("stop", "--targets-from", "list.txt", "-x", "ct200")) == ["ct201:train"]
+    run = json.loads(fleetstop(home, "history", "--json").stdout)["runs"][-1]["run"]
+    assert asked("stop", "--failed-in", run) == listed
+    assert list(asked("stop", "ct201:*", "--failed-in", run[:7])) == ["ct201:train"]
 
 
 def test_ls_and_a_mistake_leave_no_record(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,55 @@ def test_nothing_left_is_an_error() -> None:
     assert caught.value.message == "--exclude leaves nothing of ct200:train"
 
 
+def tagged(*words: str, purpose: Purpose = "stop", **options: Any) -> list[str]:
+    tags = {"ct200": ("gpu", "lab"), "ct201": ("gpu",), "safe": ("lab",)}
+    containers = {
+        name: msgspec.structs.replace(each, tags=tags.get(name, ()))
+        for name, each in FLEET.containers.items()
+    }
+    hosts = FLEET.hosts | {"box7": msgspec.structs.replace(FLEET.hosts["box7"], tags=("bare",))}
+    fleet = msgspec.structs.replace(FLEET, containers=containers, hosts=hosts)
+    return [each.name for each in select(fleet, words, purpose=purpose, **options)]
+
+
+def test_a_tag_narrows_and_alone_stands_for_all_that_bears_it() -> None:
+    assert tagged(tags=["lab"]) == ["ct200:train", "safe:train"]
+    assert tagged("ct2*:tr*", tags=["gpu"]) == ["ct200:train", "ct201:train"]
+    assert tagged("ct200", "box7", tags=["gpu"]) == ["ct200:train"]
+    assert tagged(tags=["lab", "bare"], exclude=["safe"]) == ["ct200:train", "box7:train"]
+    assert tagged("pve1/200", "pve1/999", tags=["lab"], adhoc_match=SCRIPT) == ["ct200"]
+
+
+def test_a_tag_says_which_job_no_more_than_a_name_does() -> None:
+    with pytest.raises(Refused, match="ct201 has several jobs: ct201:train, ct201:eval"):
+        tagged(tags=["gpu"])
+    assert len(tagged(tags=["gpu"], all_jobs=True)) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tags": ["gpus"]}, "no container and no host bears the tag 'gpus', did you mean 'gpu'?"),
+        ({"tags": [""]}, "no container and no host bears the tag ''"),
+        ({"tags": []}, "no target is given"),
+        ({"tags": ["lab"], "limit": ["box7"]}, "--tag and --limit leave nothing of ct200:train"),
+        ({"failed": ["ct200:train"], "tags": ["bare"]}, "--tag and --failed-in leave nothing of"),
+    ],
+)
+def test_a_narrowing_that_is_mistyped_or_leaves_nothing(options: Any, said: str) -> None:
+    with pytest.raises(BadUsage) as caught:
+        tagged(**options)
+    assert caught.value.message.startswith(said)
+
+
+def test_what_failed_narrows_and_alone_names() -> None:
+    """What ended well, or was never asked for, is not stopped again."""
+    failed = ["ct201:eval", "safe:train"]
+    assert names(failed=failed) == failed
+    assert names("ct200", "ct201:*", failed=failed) == ["ct201:eval"]
+    assert names("*:train", failed=failed, exclude=["pve1"]) == ["safe:train"]
+
+
 def test_a_match_makes_an_ad_hoc_job_anywhere() -> None:
     targets = select(FLEET, ["ct201", "ct202", "box7"], adhoc_match=SCRIPT, purpose="stop")
     assert [each.name for each in targets] == ["ct201", "ct202", "box7"]
