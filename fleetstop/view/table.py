@@ -9,12 +9,14 @@ from fleetstop import events as e
 from fleetstop.core import redact
 from fleetstop.core.report import Outcome, Report
 from fleetstop.view import naming, words
-from fleetstop.view.ending import cost, unsaid
+from fleetstop.view.alike import together
+from fleetstop.view.ending import cost, tally, unsaid
 from fleetstop.view.layout import WIDTH, Line, cells, columns, fold, note, painted
 from fleetstop.view.stream import Outlet
 
 # what a narrow terminal does without, the least needed first
 _SPARE = ("GPU-MEM", "LOG")
+_MANY = 10
 _STATUS = ("TARGET", "STATE", "PID", "UP", "GPUS", "GPU-MEM", "LOG", "CHECKPOINT", "STOPS ON")
 
 
@@ -42,7 +44,13 @@ class StatusTable:
         elif isinstance(event, e.Started):
             self._inventory = event.inventory
         elif isinstance(event, Report):
-            lines = status(event.targets, self._found, width=self._width, inventory=self._inventory)
+            lines = status(
+                event.targets,
+                self._found,
+                width=self._width,
+                inventory=self._inventory,
+                apart=self._quiet,
+            )
             if self._quiet:
                 # the rows alone: what explains a row stands below it, indented
                 lines = [each for each in lines if not each.lead]
@@ -66,14 +74,16 @@ def status(
     *,
     width: int = WIDTH,
     inventory: str | None = None,
+    apart: bool = False,
 ) -> list[Line]:
     """The table of named jobs first, then every place that has no job in the inventory.
 
-    `inventory`: the file that was named, to be named again in a suggested command.
+    `inventory`: the file that was named, to be named again in a suggested command. `apart`: a row
+    for each, also of those that came to the very same.
     """
     rows: list[tuple[tuple[str, ...], list[Line]]] = []
     places: list[Line] = []
-    for outcome in outcomes:
+    for outcome, *others in [(each,) for each in outcomes] if apart else together(outcomes):
         trees = [each for each in found.get(outcome.target, []) if each.family]
         if trees and all(_nameless(each) for each in trees):
             places += _place(outcome, trees, inventory)
@@ -81,8 +91,9 @@ def status(
             details = [_details(tree, outcome if tree is trees[-1] else None) for tree in trees]
             rows += [(_row(tree), each) for tree, each in zip(trees, details, strict=True)]
         else:
-            rows.append((_bare(outcome), _why(outcome)))
-    return (_table(rows, width) if rows else []) + places
+            rows.append((_bare(outcome, len(others)), _also(others) + _why(outcome)))
+    last = [tally(outcomes)] if len(outcomes) >= _MANY else []
+    return (_table(rows, width) if rows else []) + places + last
 
 
 def _table(rows: Sequence[tuple[tuple[str, ...], list[Line]]], width: int) -> list[Line]:
@@ -240,11 +251,17 @@ def _deaf(found: e.Located) -> str:
     return f"{why}: `stop --graceful` cannot work. fleetstop explain deaf"
 
 
-def _bare(outcome: Outcome) -> tuple[str, ...]:
+def _also(others: Sequence[Outcome]) -> list[Line]:
+    names = ", ".join(redact.text(each.target) for each in others)
+    return [Line("  also    ", names)] if others else []
+
+
+def _bare(outcome: Outcome, more: int = 0) -> tuple[str, ...]:
     # "refused" would say that fleetstop would not look
     seen = "frozen" if outcome.verdict == "frozen" else outcome.result.replace("_", " ")
     state = "interrupted" if outcome.interrupted else seen
-    return (redact.text(outcome.target), state, *("-" for _ in _STATUS[2:]))
+    name = redact.text(outcome.target)
+    return (f"{name} and {more} more" if more else name, state, *("-" for _ in _STATUS[2:]))
 
 
 def _why(outcome: Outcome) -> list[Line]:

@@ -158,6 +158,21 @@ OTHER = s.located(
 )  # fmt: skip
 DEAF_PLACE = s.located(target=ADHOC, job=None, playbook=None, gpus=s.GPUS[:1], **s.DEAF)
 OTHER_PLACE = s.located(target=ADHOC, job=None, playbook=None, family=OTHER.family)
+# several hosts that cannot be reached, each in its own words; and one that is something else
+MANY = [
+    *(s.outcome("not_running", target=f"ct{n}:train") for n in range(201, 208)),
+    *(
+        s.outcome(
+            "unreachable", target=f"ct{n}:train", host=f"pve{n - 300}",
+            reason=f"pve{n - 300}: connection refused", hint=f"ssh root@pve{n - 300} true",
+        )
+        for n in range(302, 306)
+    ),
+    s.outcome("unreachable", target="box7:eval", host="box7", reason="box7: the host key changed"),
+    s.outcome("not_running", target="ct400:train", reason="container 400 is stopped"),
+]  # fmt: skip
+
+
 STATUSES: dict[str, list[e.AnyEvent]] = {
     "status_busy": running(s.located()),
     "status_deaf": running(s.located(**s.DEAF)),
@@ -255,6 +270,11 @@ STATUSES: dict[str, list[e.AnyEvent]] = {
             ],
         ),
     ],
+    "status_many": [
+        s.started("status", s.T, *(each.target for each in MANY)),
+        s.located(),
+        r.report("7f3a", [s.outcome("running"), *MANY]),
+    ],
 }  # fmt: skip
 
 
@@ -286,6 +306,15 @@ def test_status_looks_as_agreed(name: str) -> None:
         listener(event)
     assert controls(out.getvalue().replace("\n", "")) == []
     same(name, out.getvalue())
+
+
+def test_quietly_everybody_has_a_row() -> None:
+    out = io.StringIO()
+    listener = table.StatusTable(out, quiet=True)
+    for event in STATUSES["status_many"]:
+        listener(event)
+    rows = out.getvalue().splitlines()[1:-1]
+    assert [each.split()[0] for each in rows] == [s.T, *(each.target for each in MANY)]
 
 
 def test_a_narrow_status_is_not_cut() -> None:
