@@ -33,6 +33,9 @@ __all__ = ["CHANNELS", "Channel", "Completed", "Connection", "Login", "Tunnels",
 CHANNELS = 8
 # how long a loaded sshd may take for more than those two: sessions that are over count until then
 _TEARING_DOWN_S = (0.1, 0.3, 0.6, 1.0)
+# of more than ten that are half-way in sshd drops some (MaxStartups 10:30:100, sshd_config(5));
+# two are left for other people
+AT_THE_DOOR = 8
 CLOSE_WITHIN_S = 2.0
 
 # what it has to say reaches people as one of our errors
@@ -138,13 +141,15 @@ class Login(Struct, frozen=True):
 
 
 class Tunnels:
-    """Connections to jump hosts, one for each, shared by all that go through it.
+    """Connections to jump hosts, one for each, shared by all that go through it; and how many may
+    come in at one sshd at once, which may be several hosts by their names.
 
     Belongs to one event loop. `connections` counts what it opened.
     """
 
     def __init__(self) -> None:
         self.connections = 0
+        self._doors: dict[Hashable, asyncio.Semaphore] = {}
         self._logins: dict[Hashable, Login] = {}
         self._locks: dict[Hashable, asyncio.Lock] = {}
 
@@ -155,6 +160,10 @@ class Tunnels:
                 login = self._logins[key] = await reach()
                 self.connections += login.count
             return login
+
+    def door(self, way: Journey) -> asyncio.Semaphore:
+        key = (way.address, way.port, way.jump)
+        return self._doors.setdefault(key, asyncio.Semaphore(AT_THE_DOOR))
 
     def take(self) -> list[asyncssh.SSHClientConnection]:
         """What is open, for the caller to close; the last hop of a chain comes first."""
@@ -251,7 +260,8 @@ async def _dial(way: Journey, options: dict[str, Any], trip: _Trip) -> Login:
         nonlocal logins
         trip.seen = seen = Witness()
         try:
-            return await asyncssh.connect(client_factory=lambda: seen, **options)
+            async with trip.tunnels.door(way):
+                return await asyncssh.connect(client_factory=lambda: seen, **options)
         finally:
             logins += seen.authenticating
 

@@ -1,0 +1,127 @@
+"""Many containers on many hosts: sshd keeps its default limits, and refuses nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetstop.lab import Lab, sshd
+from fleetstop.lab.sshd import Sshd
+
+pytestmark = [pytest.mark.bed, pytest.mark.slow]
+HOSTS, EACH = 20, 10
+
+
+@pytest.fixture(scope="module")
+def fleet(bed: None) -> Iterator[Lab]:
+    """Ten containers: in the first a polite job, in the second a deaf one, in the others none."""
+    root = Path(tempfile.mkdtemp(prefix="fsl-", dir="/tmp"))
+    lab = Lab.up(root, EACH, gpus=2, first_vmid=random.randrange(20_000, 900_000_000, 100))
+    try:
+        for vmid, how in zip(lab.vmids, ("polite", "deaf"), strict=False):
+            lab.start(vmid, ["--gpus", "0"], how=how)  # type: ignore[arg-type]
+        yield lab
+    finally:
+        lab.down()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def servers(fleet: Lab, tmp_path: Path) -> Iterator[list[Sshd]]:
+    started, ids = [], []
+    try:
+        for number in range(HOSTS):
+            server, own = Sshd(tmp_path / f"ssh{number}").start(fleet.pct.parent)
+            started.append(server)
+            ids.append(own)
+        yield started
+    finally:
+        for own in ids:
+            sshd.stop(own)
+
+
+def inventory(fleet: Lab, hosts: dict[str, tuple[Sshd, str]], where: Path) -> Path:
+    """The same ten containers on each; jobs without files, so that nobody has to go inside."""
+    told: dict[str, Any] = {"hosts": {}, "containers": {}}
+    for name, (server, pct) in hosts.items():
+        told["hosts"][name] = {
+            "ssh": f"root@{sshd.ADDRESS}", "port": server.port, "pct": pct,
+            "identity": str(server.identity), "known_hosts": str(server.known_hosts),
+        }  # fmt: skip
+        for number, vmid in enumerate(fleet.vmids):
+            job = {"match": {"script": "train.py"}, "stop_signal": "INT"}
+            told["containers"][f"{name}-{number}"] = {
+                "host": name, "vmid": vmid, "tags": [f"n{number}"], "jobs": {"train": job},
+            }  # fmt: skip
+    path = where / "fleet.yaml"
+    path.write_text(json.dumps(told))  # JSON is YAML
+    return path
+
+
+def status(path: Path, *words: str) -> tuple[dict[str, Any], str]:
+    line = [sys.executable, "-m", "fleetstop", "status", *words, "--json", "-i", str(path)]
+    done = subprocess.run(
+        line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=110, check=False,
+        env={**os.environ, "COLUMNS": "100"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def refused(server: Sshd) -> list[str]:
+    """By its MaxStartups and MaxSessions (sshd_config(5)), in its own words."""
+    words = ("drop connection", "MaxStartups", "no more sessions")
+    lines = server.log.read_text(errors="replace").splitlines()
+    return [line for line in lines if any(word in line for word in words)]
+
+
+@pytest.mark.timeout(180)
+def test_200_containers_on_20_sshds_and_no_connection_is_refused(
+    fleet: Lab, servers: list[Sshd], tmp_path: Path
+) -> None:
+    hosts = {f"pve{at}": (server, str(fleet.pct)) for at, server in enumerate(servers)}
+    calls, begun = len(fleet.pct_calls()), time.monotonic()
+    report, people = status(inventory(fleet, hosts, tmp_path), "*")
+    seconds = time.monotonic() - begun
+    results = {each["target"]: (each["result"], each["verdict"]) for each in report["targets"]}
+    assert len(results) == HOSTS * EACH
+    for at in range(HOSTS):
+        own = [results[f"pve{at}-{number}:train"] for number in range(EACH)]
+        assert own[0][0] == "running"
+        assert own[0][1] in ("busy", "saving")
+        assert own[1] == ("running", "deaf")
+        assert {each[0] for each in own[2:]} == {"not_running"}
+    assert [server.connections() for server in servers] == [1] * HOSTS
+    assert [refused(server) for server in servers] == [[]] * HOSTS
+    assert len(fleet.pct_calls()) == calls
+    assert "40 running, 160 not running" in people
+    print(f"{seconds:.1f} s")
+
+
+@pytest.mark.timeout(180)
+def test_20_names_of_one_sshd_are_none_too_many(
+    fleet: Lab, servers: list[Sshd], tmp_path: Path
+) -> None:
+    """Each with a `pct` of its own is a host of its own: 20 connections to one sshd that lets ten
+    be half open, and drops some of what is more."""
+    hosts = {}
+    for at in range(HOSTS):
+        pct = tmp_path / f"pct{at}"
+        pct.symlink_to(fleet.pct)
+        hosts[f"name{at}"] = servers[0], str(pct)
+    report, _ = status(inventory(fleet, hosts, tmp_path), "--tag", "n1", "-P", "200")
+    verdicts = Counter(each["verdict"] for each in report["targets"])
+    assert verdicts == {"deaf": HOSTS}
+    assert refused(servers[0]) == []
