@@ -160,7 +160,7 @@ class Runs:
             run,
             self._clock,
             tell,
-            partial(self._open, dry_run=dry_run),
+            partial(self._open, dry_run=dry_run, shares=command == "status"),
             lambda target: self._site(target).turn_of(command),
             partial(log_fault, run.id),
             self._parallel,
@@ -178,8 +178,8 @@ class Runs:
         await self._records.settle()
         return done
 
-    async def _open(self, target: Target, *, dry_run: bool) -> Place:
-        return await self._site(target).place(target.vmid, dry_run=dry_run)
+    async def _open(self, target: Target, *, dry_run: bool, shares: bool) -> Place:
+        return await self._site(target).place(target.vmid, dry_run=dry_run, shares=shares)
 
     def _site(self, target: Target) -> Site:
         host = target.host

@@ -32,6 +32,7 @@ from fleetstop.remote.dry_run import ASKS, DryShell
 from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.link import Link
 from fleetstop.remote.rootless import Rootless
+from fleetstop.remote.sharing import Shared, SharingShell
 from fleetstop.remote.shell import Current, FramedShell
 from fleetstop.remote.ssh import Connection, Tunnels
 from fleetstop.remote.through import Files, Through
@@ -54,27 +55,29 @@ class Site(Link):
         super().__init__(host, tunnels, ssh_config)
         self.turn = asyncio.Semaphore(AT_ONCE)
         self._waiting = asyncio.Semaphore(WAITING_AT_ONCE)
+        self.shared = Shared()
 
     def turn_of(self, command: str) -> asyncio.Semaphore:
         return self._waiting if command == "wait" else self.turn
 
-    async def place(self, vmid: int | None, *, dry_run: bool) -> SitePlace:
+    async def place(self, vmid: int | None, *, dry_run: bool, shares: bool = False) -> SitePlace:
+        """`shares`: what is of the whole host is asked once for all places that share."""
         connection, outside = await self.opened()
-        return SitePlace(self, connection, outside, vmid, dry_run)
+        return SitePlace(self, connection, outside, vmid, dry_run, shares)
 
 
 class SitePlace:
     """A target's two vantage points; see ports.Place."""
 
     def __init__(
-        self, site: Site, connection: Connection, outside: HostShell, vmid: int | None, dry: bool
-    ) -> None:
+        self, site: Site, connection: Connection, outside: HostShell, vmid: int | None,
+        dry: bool, shares: bool = False,
+    ) -> None:  # fmt: skip
         self._site = site
-        self._connection = connection
-        self.outside = outside
+        self._shares = shares
+        self._connection, self.outside = connection, outside
         self.hanging: frozenset[int] = frozenset()
-        self._vmid = vmid
-        self._dry = dry
+        self._vmid, self._dry = vmid, dry
         self._opened: list[InsideShell] = []
         self._second: HostShell | None = None
         self._no_way: CouldNotLook | None = None
@@ -83,8 +86,7 @@ class SitePlace:
         self._rootless = Rootless(self._current, self._rights)
         self._files = self._unread()
         self._entering = asyncio.Lock()
-        self._left: list[ProcessId] = []
-        self._left_inside: list[ProcessId] = []
+        self._left, self._left_inside = list[ProcessId](), list[ProcessId]()
         self._were_inside: list[ProcessId] = []
         self._replaced_at = float("-inf")
         self.pct_calls = 0
@@ -103,7 +105,8 @@ class SitePlace:
 
     @property
     def host(self) -> Shell:
-        way = self._current if self._vmid is None or self.has_root else self._rootless
+        way: Shell = self._current if self._vmid is None or self.has_root else self._rootless
+        way = SharingShell(way, self._site.shared) if self._shares else way
         return DryShell(way) if self._dry else way
 
     @property

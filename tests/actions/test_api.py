@@ -37,7 +37,7 @@ class Practice(Fleet):
         self._clock = self.world.clock  # type: ignore[assignment]
         self.opened: list[tuple[str, bool]] = []
 
-    async def _open(self, target: Target, *, dry_run: bool) -> Place:
+    async def _open(self, target: Target, *, dry_run: bool, shares: bool) -> Place:
         self.opened.append((target.name, dry_run))
         return self.world.place()
 

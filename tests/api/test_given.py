@@ -18,7 +18,7 @@ from fleetstop.ports import Place
 class Nowhere(Fleet):
     """A fleet of which no host is ever met."""
 
-    async def _open(self, target: Target, *, dry_run: bool) -> Place:
+    async def _open(self, target: Target, *, dry_run: bool, shares: bool) -> Place:
         raise HostUnreachable(f"{target.name} was met")
 
 

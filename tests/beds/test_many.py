@@ -37,6 +37,16 @@ def fleet(bed: None) -> Iterator[Lab]:
 
 
 @pytest.fixture
+def asked(fleet: Lab, tmp_path: Path) -> Path:
+    """A line for each nvidia-smi that was started."""
+    log, real = tmp_path / "nvidia-smi.log", fleet.nvidia_smi.with_name("nvidia-smi.real")
+    fleet.nvidia_smi.rename(real)
+    fleet.nvidia_smi.write_text(f'#!/bin/sh\necho "$1" >>{log}\nexec {real} "$@"\n')
+    fleet.nvidia_smi.chmod(0o755)
+    return log
+
+
+@pytest.fixture
 def servers(fleet: Lab, tmp_path: Path) -> Iterator[list[Sshd]]:
     started, ids = [], []
     try:
@@ -91,7 +101,7 @@ def refused(server: Sshd) -> list[str]:
 
 @pytest.mark.timeout(180)
 def test_200_containers_on_20_sshds_and_no_connection_is_refused(
-    fleet: Lab, servers: list[Sshd], tmp_path: Path
+    fleet: Lab, servers: list[Sshd], tmp_path: Path, asked: Path
 ) -> None:
     hosts = {f"pve{at}": (server, str(fleet.pct)) for at, server in enumerate(servers)}
     calls = len(fleet.pct_calls())
@@ -108,6 +118,8 @@ def test_200_containers_on_20_sshds_and_no_connection_is_refused(
     assert [refused(server) for server in servers] == [[]] * HOSTS
     assert len(fleet.pct_calls()) == calls
     assert "40 running, 160 not running" in people
+    # a look at the GPUs is two questions; two jobs of a host need one
+    assert len(asked.read_text().splitlines()) <= 3 * HOSTS
 
 
 @pytest.mark.timeout(180)
