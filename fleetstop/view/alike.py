@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fleetstop.core.report import Outcome
 
 FEW = 4
 """So many rows of the same are read one by one."""
+_ADDRESS = re.compile(r"(?:\b\d{1,3}(?:\.\d{1,3}){3}\b|\[[0-9a-fA-F:]+\])(?::\d+)?|-p \d+")
 
 
 def together(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, ...]]:
-    """In the order of the first of each. What a sentence says of its own target or host is no
-    difference; what was seen running stands alone."""
+    """In the order of the first of each. What a sentence says of its own target, host or address is
+    no difference; what was seen running stands alone."""
     groups: dict[tuple[object, ...], list[Outcome]] = {}
     for each in outcomes:
         groups.setdefault(_same(each), []).append(each)
@@ -27,7 +29,8 @@ def _same(outcome: Outcome) -> tuple[object, ...]:
     if outcome.family or outcome.stacks or outcome.gpus:
         return (outcome.target,)
     names = sorted({outcome.target, outcome.target.partition(":")[0], outcome.host or ""}, key=len)
-    said = [outcome.reason or "", outcome.hint or "", *outcome.findings]
+    texts = (outcome.reason or "", outcome.hint or "", *outcome.findings)
+    said = [_ADDRESS.sub("\0", each) for each in texts]
     for name in filter(None, reversed(names)):
         said = [each.replace(name, "\0") for each in said]
     return outcome.result, outcome.verdict, outcome.interrupted, *said
