@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from fleetstop.core.commands import Carried, Command
-from fleetstop.core.inventory import Host
 from fleetstop.core.process import ProcessId
 from fleetstop.errors import (
     ConnectionLost,
@@ -32,37 +30,22 @@ from fleetstop.remote.dry_run import ASKS, DryShell
 from fleetstop.remote.host import HostShell, open_shell
 from fleetstop.remote.link import Link
 from fleetstop.remote.rootless import Rootless
-from fleetstop.remote.sharing import Shared, SharingShell
+from fleetstop.remote.sharing import SharingShell
 from fleetstop.remote.shell import Current, FramedShell
-from fleetstop.remote.ssh import Connection, Tunnels
+from fleetstop.remote.ssh import Connection
 from fleetstop.remote.through import Files, Through
 
 NO_WAY_S = 60.0
 ANSWERS_S = 5.0
 """A connection over which not even a fresh shell answers so soon is taken for stalled."""
-AT_ONCE = 3
-"""Targets of one host worked on at once: two channels each stay under sshd's MaxSessions, and
-a pct call costs a core for up to a second."""
-
-WAITING_AT_ONCE = 4
-"""Who waits keeps its two channels for hours and costs nothing: 4 of them are 8 channels."""
 
 
 class Site(Link):
-    """One host with its turns: its connection is shared by its targets."""
-
-    def __init__(self, host: Host, tunnels: Tunnels, ssh_config: Path | None = None) -> None:
-        super().__init__(host, tunnels, ssh_config)
-        self.turn = asyncio.Semaphore(AT_ONCE)
-        self._waiting = asyncio.Semaphore(WAITING_AT_ONCE)
-        self.shared = Shared()
-
-    def turn_of(self, command: str) -> asyncio.Semaphore:
-        return self._waiting if command == "wait" else self.turn
+    """One host: its connection is shared by its targets."""
 
     async def place(self, vmid: int | None, *, dry_run: bool, shares: bool = False) -> SitePlace:
-        """`shares`: what is of the whole host is asked once for all places that share."""
-        connection, outside = await self.opened()
+        """`shares`: what is the host's is asked once, and its shell handed on to the next place."""
+        connection, outside = await self.opened(used=shares)
         return SitePlace(self, connection, outside, vmid, dry_run, shares)
 
 
@@ -343,7 +326,9 @@ class SitePlace:
         if lost:
             async with leaving.briefly():
                 await leaving.end_inside(self._rootless, self._rights, lost)
-        outside = [each for each in (self.outside, self._second) if each is not None]
+        outside = [self._second] if self._second is not None else []
+        if not (self._shares and self._site.keep(self._connection, self.outside)):
+            outside.append(self.outside)
         stuck += await leaving.closed_outside(outside)
         if stuck:
             async with leaving.briefly():

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from fleetstop.lab import Lab, sshd
+from fleetstop.lab import Lab
 from fleetstop.lab.sshd import Sshd
+
+from . import crowd
 
 pytestmark = [pytest.mark.bed, pytest.mark.slow]
 HOSTS, EACH = 20, 10
@@ -48,38 +50,8 @@ def asked(fleet: Lab, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def servers(fleet: Lab, tmp_path: Path) -> Iterator[list[Sshd]]:
-    started, ids = [], []
-    try:
-        for number in range(HOSTS):
-            server, own = Sshd(tmp_path / f"ssh{number}").start(fleet.pct.parent)
-            started.append(server)
-            ids.append(own)
+    with crowd.servers(fleet, HOSTS, tmp_path) as started:
         yield started
-    finally:
-        for own in ids:
-            sshd.stop(own)
-
-
-def host(server: Sshd, pct: str) -> dict[str, Any]:
-    return {
-        "ssh": f"root@{sshd.ADDRESS}", "port": server.port, "pct": pct,
-        "identity": str(server.identity), "known_hosts": str(server.known_hosts),
-    }  # fmt: skip
-
-
-def inventory(fleet: Lab, hosts: dict[str, tuple[Sshd, str]], where: Path) -> Path:
-    """The same ten containers on each; jobs without files, so that nobody has to go inside."""
-    told: dict[str, Any] = {"hosts": {}, "containers": {}}
-    for name, (server, pct) in hosts.items():
-        told["hosts"][name] = host(server, pct)
-        for number, vmid in enumerate(fleet.vmids):
-            job = {"match": {"script": "train.py"}, "stop_signal": "INT"}
-            told["containers"][f"{name}-{number}"] = {
-                "host": name, "vmid": vmid, "tags": [f"n{number}"], "jobs": {"train": job},
-            }  # fmt: skip
-    path = where / "fleet.yaml"
-    path.write_text(json.dumps(told))  # JSON is YAML
-    return path
 
 
 def status(path: Path, *words: str, code: int = 0) -> tuple[dict[str, Any], str]:
@@ -105,7 +77,7 @@ def test_200_containers_on_20_sshds_and_no_connection_is_refused(
 ) -> None:
     hosts = {f"pve{at}": (server, str(fleet.pct)) for at, server in enumerate(servers)}
     calls = len(fleet.pct_calls())
-    report, people = status(inventory(fleet, hosts, tmp_path), "*")
+    report, people = status(crowd.inventory(fleet, hosts, tmp_path), "*")
     results = {each["target"]: (each["result"], each["verdict"]) for each in report["targets"]}
     assert len(results) == HOSTS * EACH
     for at in range(HOSTS):
@@ -132,7 +104,7 @@ def test_20_names_of_one_sshd_come_in_by_eights(
     for at in range(HOSTS):
         pct = tmp_path / f"pct{at}"
         pct.symlink_to(fleet.pct)
-        told["hosts"][f"name{at}"] = host(servers[0], str(pct))
+        told["hosts"][f"name{at}"] = crowd.host(servers[0], str(pct))
         told["containers"][f"none{at}"] = {"host": f"name{at}", "vmid": 900_000_100 + at}
     path = tmp_path / "fleet.yaml"
     path.write_text(json.dumps(told))

@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fleetstop.lab import Lab, missing_parts
-from tests.bench import deploying
+from tests.bench import deploying, looking
 from tests.bench.watching import measured
 from tests.fakes.local_channel import SHELLS, is_installed
 
@@ -102,6 +102,7 @@ def main() -> int:
         shell = median(lambda: by_shell(lab, vmids))
         exits = median(lambda: noticed(lab, vmids))
         deploys = deploying.rows(lab, vmids, Path(root))
+        looks = looking.rows(lab, Path(root))
         ssh = median(lambda: timed(lambda: subprocess.run(lab.ssh_command("true"), check=True)))
     usage = median(python("-m", "fleetstop", "--help"))
     click = median(python("-c", "import click"))
@@ -111,6 +112,7 @@ def main() -> int:
         ("stop / shell procedure", ours / shell, f"{ours:.2f} s / {shell:.2f} s; below 1 wanted"),
         ("stop / one ssh", ours / ssh, f"{ours:.2f} s / {ssh:.2f} s"),
         *deploys,
+        *looks,
         ("end noticed", exits, f"{exits * 1000:.0f} ms after it; 150 and a round trip wanted"),
         *(
             (f"watch of 10, {kind}", share, f"{share:.1%} of a core at 10 Hz; below 3 wanted")

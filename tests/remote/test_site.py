@@ -137,6 +137,38 @@ def test_one_connection_and_one_pct_exec_for_all_that_is_inside(lab: Lab, vmid: 
     assert lab.connections() - connections == 1
 
 
+def test_places_that_share_hand_their_host_shell_on_but_no_broken_one(lab: Lab, vmid: int) -> None:
+    """Ten containers of a host need one shell; nothing of it is left in the end."""
+
+    async def whole() -> list[int]:
+        site = Site(host_of(lab), Tunnels())
+        pids = []
+        for breaks in (False, True, False):
+            place = await site.place(vmid, dry_run=True, shares=True)
+            pids.append(place.own_pid)
+            assert (await place.host.run(Command("hello"))).status == 0
+            if breaks:
+                own = f"{place.outside.pid}:{place.outside.start}"
+                with pytest.raises(FrameTimedOut):
+                    await place.host.run(Command("watch", ("1500", own), deadline_s=0.2))
+            await place.close()
+        alone = await site.place(vmid, dry_run=True)
+        pids.append(alone.own_pid)
+        await alone.close()
+        assert site.ssh_connections == 1
+        await site.close()
+        return pids
+
+    first, second, third, alone = asyncio.run(asyncio.wait_for(whole(), 40))
+    assert first == second
+    assert third != second
+    assert alone != third
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in (first, third, alone)):
+        assert time.monotonic() < deadline, "a shell is left on the host"
+        time.sleep(0.02)
+
+
 def test_our_own_pids_are_known_on_both_sides(lab: Lab, vmid: int) -> None:
     async def story(place: SitePlace) -> None:
         shell = await place.inside()
