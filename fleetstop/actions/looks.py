@@ -8,6 +8,7 @@ from typing import Any
 
 from fleetstop.core.commands import Answer, Command
 from fleetstop.core.gpu import GpuView, Unseen, parse_apps, parse_gpus, view
+from fleetstop.core.gpus.openers import parse_openers
 from fleetstop.core.inventory import Match
 from fleetstop.core.process import Process, ProcessId, ProcessTree
 from fleetstop.core.procfs import (
@@ -50,10 +51,7 @@ def _good(answer: Answer, what: str) -> bytes:
 
 async def look(place: Place, vmid: int | None) -> ProcessTree:
     """All processes of the place, without argv and details. Empty: nothing runs there."""
-    answer = await place.host.run(Command("look", (scope_of(vmid),)))
-    tree = parse_look(_good(answer, "the process table"), place.hz)
-    if tree is None:
-        raise RemoteFailed("the process table could not be read: no clock in the answer")
+    tree = await _looked(place, scope_of(vmid))
     if vmid is not None:
         return tree
     outside = {
@@ -62,6 +60,19 @@ async def look(place: Place, vmid: int | None) -> ProcessTree:
         if not any(group.startswith("/lxc/") for group in each.cgroups)
     }
     return ProcessTree(processes=outside, uptime=tree.uptime, hz=tree.hz)
+
+
+async def everything(place: Place) -> ProcessTree:
+    """All processes of the host, those of all its containers among them."""
+    return await _looked(place, scope_of(None))
+
+
+async def _looked(place: Place, scope: str) -> ProcessTree:
+    answer = await place.host.run(Command("look", (scope,)))
+    tree = parse_look(_good(answer, "the process table"), place.hz)
+    if tree is None:
+        raise RemoteFailed("the process table could not be read: no clock in the answer")
+    return tree
 
 
 async def of_processes(place: Place, verb: str, words: list[str]) -> Answer:
@@ -131,12 +142,28 @@ async def gpus(place: Place) -> GpuView | Unseen:
     answer = await place.host.run(Command("gpus", ("8000",), deadline_s=15.0))
     if answer.status == 30:
         return Unseen("there is no nvidia-smi on the host")
+    if answer.status == 33:
+        pid = text(answer.data).strip()
+        return Unseen(
+            f"an nvidia-smi (host PID {pid}) hangs in the driver already, so none was started; "
+            "look on the host: dmesg | grep Xid"
+        )
     if answer.status == 31:
         return Unseen("nvidia-smi did not answer within 8 s; it may hang in the driver")
     if answer.status != 0:
         return Unseen(f"nvidia-smi could not be asked (status {answer.status})")
     table, _, apps = answer.data.partition(b"\n\0")
     return view(parse_gpus(*_block(table)), parse_apps(*_block(apps)))
+
+
+async def openers(place: Place) -> dict[int, frozenset[int]] | Unseen:
+    """Who on the host has which /dev/nvidiaN open, by host PID."""
+    if place.without_root is not None:
+        return Unseen(place.without_root)
+    answer = await place.host.run(Command("openers", (), deadline_s=15.0))
+    if answer.status != 0:
+        return Unseen(f"it could not be asked (status {answer.status})")
+    return parse_openers(answer.data)
 
 
 async def first_gpus(place: Place, clock: Clock) -> GpuView | Unseen:

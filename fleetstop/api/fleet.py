@@ -21,6 +21,7 @@ from fleetstop.actions import refusals
 from fleetstop.actions.attempt import Wish
 from fleetstop.actions.bringing import bring
 from fleetstop.actions.fleet import Rolling
+from fleetstop.actions.gpus import gpus
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
@@ -29,6 +30,7 @@ from fleetstop.api import given
 from fleetstop.api.adopting import Adopted, adopted
 from fleetstop.api.bringing import SELECTS, Asked, How, More, errands, typed_more
 from fleetstop.api.consent import agreed
+from fleetstop.api.gpus import hosts_of
 from fleetstop.api.past import failed_in, records_directory
 from fleetstop.api.runs import Runs, nobody
 from fleetstop.core.address import Named, parse_address
@@ -270,6 +272,14 @@ class Fleet(Runs):
         targets = self.select(words, purpose="status", **which)
         action = partial(status, with_stacks=stacks)
         return await self._run("status", words, targets, action, True)
+
+    async def gpus(self, *words: str) -> Report:
+        """What is on each GPU of these hosts, or of all: whose process in which container. A
+        container or job among the words stands for its host."""
+        targets = self.select(words, purpose="status") if words else None
+        hosts = hosts_of(self.inventory, targets)
+        action = partial(gpus, inventory=self.inventory)
+        return await self._run("gpus", words, hosts, action, True)
 
     async def adopt(self, word: str, *, pid: int, name: str) -> Adopted:
         """How the job of this PID (as the container counts) would stand in the inventory, as

@@ -45,4 +45,4 @@ def run_bring(command: str, **given: Any) -> int:
                     **more,
                 )
 
-    return operate(given, work, table=False)
+    return operate(given, work, table=None)

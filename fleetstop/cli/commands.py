@@ -14,6 +14,7 @@ from fleetstop.cli.options import (
     inventory,
     loudness,
     output,
+    parallel,
     rolling,
     selection,
     targets,
@@ -65,6 +66,22 @@ def status(**given: Any) -> int:
     from fleetstop.cli.running import run_status
 
     return run_status(**given)
+
+
+@group.command("gpus", short_help="Who is on which GPU: container, job, PID, user.")
+@click.argument("targets", nargs=-1)
+@parallel
+@inventory
+@output
+@loudness
+def gpus(**given: Any) -> int:
+    """What is on each GPU of a host: memory, container, job, PID, user, age. Sends nothing.
+
+    TARGET is a host: pve1, root@10.1.2.6; or what is on one: ct200. Without any: all hosts.
+    """
+    from fleetstop.cli.running import run_gpus
+
+    return run_gpus(**given)
 
 
 @group.command(short_help="Stop a job: signal it once, wait for its save, prove it.")

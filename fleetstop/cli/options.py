@@ -71,6 +71,12 @@ def selection(body: F) -> F:
         click.option("--failed-in", metavar="RUN", help="Only what failed in this earlier run."),
         click.option("-l", "--limit", multiple=True, metavar="TARGET", help="Only these of them."),
         click.option("-x", "--exclude", multiple=True, metavar="TARGET", help="All but these."),
+        parallel,
+    )(body)
+
+
+def parallel(body: F) -> F:
+    return _all(
         click.option(
             "-P",
             "--parallel",

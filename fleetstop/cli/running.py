@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fleetstop.cli.asking import Terminal
 
 Given = Mapping[str, Any]
+Table = Callable[..., Emit]
 T = TypeVar("T")
 _NO_INVENTORY = (
     "no inventory yet; looked at $FLEETSTOP_INVENTORY, ./inventory/fleet*.yaml and the user "
@@ -59,14 +60,23 @@ def run_stop(**given: Any) -> int:
             **selected(given),
         )
 
-    return operate(given, work, table=False)
+    return operate(given, work, table=None)
 
 
 def run_status(**given: Any) -> int:
     async def work(fleet: Fleet) -> Report:
         return await fleet.status(*named(given), stacks=given["stacks"], **selected(given))
 
-    return operate(given, work, table=True)
+    return operate(given, work, table=StatusTable)
+
+
+def run_gpus(**given: Any) -> int:
+    from fleetstop.view.gpus import GpuTable
+
+    async def work(fleet: Fleet) -> Report:
+        return await fleet.gpus(*given["targets"])
+
+    return operate(given, work, table=GpuTable)
 
 
 def run_wait(**given: Any) -> int:
@@ -78,7 +88,7 @@ def run_wait(**given: Any) -> int:
             **selected(given),
         )
 
-    return operate(given, work, table=False)
+    return operate(given, work, table=None)
 
 
 def limit(text: str | None) -> float | None:
@@ -140,7 +150,9 @@ def matched(given: Given) -> Match | None:
     return Match(**{named[0]: given[named[0]]})
 
 
-def operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool) -> int:
+def operate(
+    given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: Table | None
+) -> int:
     """Runs one operation; the report's exit code, or the error's."""
     reported = False
 
@@ -157,10 +169,10 @@ def operate(given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: 
 
 
 def _operated(
-    given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: bool, heard: Emit
+    given: Given, work: Callable[[Fleet], Awaitable[Report]], *, table: Table | None, heard: Emit
 ) -> int:
     with ExitStack() as stack:
-        someone = None if table else _someone(given)
+        someone = None if table is not None else _someone(given)
         emit = _fan_out([_listeners(given, stack, table=table, first=someone), heard])
         try:
             fleet = Fleet.load(
@@ -202,17 +214,17 @@ def _someone(given: Given) -> Terminal | None:
 
 
 def _listeners(
-    given: Given, stack: ExitStack, *, table: bool, first: Terminal | None = None
+    given: Given, stack: ExitStack, *, table: Table | None, first: Terminal | None = None
 ) -> Emit:
     machine = given["as_json"] or given["events"]
     stream = sys.stderr if machine else sys.stdout
     listeners: list[Emit] = [] if first is None else [first]
     if machine:
         listeners.append(JsonLines(sys.stdout, events=given["events"]))
-    if table:
+    if table is not None:
         color = colored(stream, no_color=given["no_color"], environ=os.environ)
         loud = {"quiet": given["quiet"], "verbose": given["verbose"]}
-        listeners.append(StatusTable(stream, width=_width(), color=color, **loud))
+        listeners.append(table(stream, width=_width(), color=color, **loud))
     else:
         listeners.append(
             stack.enter_context(

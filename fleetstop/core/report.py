@@ -26,6 +26,7 @@ Result = Literal[
     "unhealthy",
 ]
 Role = Literal["trainer", "worker", "wrapper", "launcher", "supervisor", "other"]
+GpuState = Literal["held", "unlisted", "idle", "fault", "unknown"]
 
 
 class Member(Struct, frozen=True):
@@ -98,13 +99,46 @@ class CheckpointRecord(Struct, frozen=True):
     usual_s: float | None = None
 
 
+class GpuHolder(Struct, frozen=True):
+    """A process on a GPU, as `gpus` tells it. `listed` by nvidia-smi, with what it holds there;
+    else it has /dev/nvidia* open and may hold what nobody is listed with.
+
+    `pid` (the container's number) null: there is no such process, or it is hidden. `vmid` null:
+    it is on the host itself. `job`: a target of the inventory. `orphan`: what forked it has ended.
+    """
+
+    host_pid: int | None
+    held_mib: int | None
+    listed: bool
+    pid: int | None = None
+    start: int | None = None
+    vmid: int | None = None
+    container: str | None = None
+    job: str | None = None
+    user: str | None = None
+    age_s: float | None = None
+    orphan: bool = False
+    cmd: str | None = None
+
+
 class GpuRecord(Struct, frozen=True):
-    """`held_mib` by this job; `holders` are host PIDs; null is unknown, never free."""
+    """`held_mib` by this job; `holders` are host PIDs; null is unknown, never free.
+
+    `gpus` tells a whole host's: `held_mib` by all that are listed; what follows `holders` is null
+    elsewhere. `unlisted_mib`: in use less listed. `state` idle: nobody is listed, and no more is in
+    use than a driver keeps.
+    """
 
     index: int
     uuid: str
     held_mib: int | None
     holders: tuple[int, ...] | None
+    used_mib: int | None = None
+    total_mib: int | None = None
+    unlisted_mib: int | None = None
+    fault: str | None = None
+    state: GpuState | None = None
+    held_by: tuple[GpuHolder, ...] | None = None
 
 
 class Stack(Struct, frozen=True):

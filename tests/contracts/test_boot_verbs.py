@@ -8,6 +8,7 @@ import random
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from fleetstop.actions import looks
 from fleetstop.actions.lock import Lock
 from fleetstop.actions.telling import Run
 from fleetstop.core.commands import Answer, Command
+from fleetstop.core.gpus.openers import parse_openers
 from fleetstop.core.ledger import Ledger, heard_before, parse_ledger, spent
 from fleetstop.core.process import ProcessId
 from fleetstop.core.procfs import parse_argv, parse_detail, parse_look
@@ -1248,6 +1250,74 @@ def test_nvidia_smi_hangs(kind: str, tools: Path, tmp_path: Path) -> None:
         assert await ask(local, "gpus", "100") == Answer(status=31, data=b"")
 
     with_tools(kind, tools, tmp_path, story)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a device node of another name takes root")
+def test_who_has_a_gpu_open_by_the_name_or_the_number_of_its_node(
+    kind: str, tmp_path: Path
+) -> None:
+    other = Path(f"/dev/fleetstop-test-{os.getpid()}-{kind}")
+    plain = Path(f"/dev/nvidia77{os.getpid() % 100}")
+    plain.symlink_to("/dev/null")  # the link text of what is opened is then /dev/null: no GPU
+    os.mknod(other, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    fds = [os.open(other, os.O_RDWR), os.open(plain, os.O_RDWR)]
+    node = Path(f"/dev/nvidia66{os.getpid() % 100}")
+    os.mknod(node, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    fds.append(os.open(node, os.O_RDWR))
+
+    async def story(local: LocalShell) -> None:
+        answer = await ask(local, "openers")
+        assert answer.status == 0
+        records = answer.data.split(b"\0")
+        told = dict(zip(records[::2], records[1::2], strict=False))
+        mine = f"/proc/{os.getpid()}/fd/".encode()
+        assert told[mine + str(fds[0]).encode()] == b"1:3"
+        assert mine + str(fds[1]).encode() not in told
+        assert told[mine + str(fds[2]).encode()] == str(node).encode()
+        assert parse_openers(answer.data)[os.getpid()] == {int(node.name.removeprefix("nvidia"))}
+
+    try:
+        play(kind, story)
+    finally:
+        for each in fds:
+            os.close(each)
+        for path in (other, plain, node):
+            path.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount of its own takes root")
+def test_an_nvidia_smi_that_hangs_already_is_noticed_first(
+    kind: str, tools: Path, tmp_path: Path
+) -> None:
+    """In D for 10 s is no healthy query. What its stat says is laid over a process of ours, in a
+    mount namespace: a real one would be found by everybody on this machine."""
+    write_smi(tools, "echo 0, GPU-1, 40, 301, 900")
+    (tools / SHELLS[kind][0]).symlink_to(str(shutil.which(SHELLS[kind][0])))
+    (tmp_path / "t").mkdir()
+    sleeper = subprocess.Popen(["sleep", "60"])
+    now = float(Path("/proc/uptime").read_text().split()[0])
+
+    async def story(state: str, age_s: float) -> Answer:
+        rest = f"1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {int((now - age_s) * 100)} 0 0"
+        fake = tmp_path / "stat"
+        fake.write_text(f"{sleeper.pid} (nvidia-smi) {state} {rest}\n")
+        laid = f'/usr/bin/mount --bind "$0" /proc/{sleeper.pid}/stat && exec "$@"'
+        before = (str(shutil.which("unshare")), "-m", "/bin/sh", "-c", laid, str(fake))
+        env = {"PATH": str(tools), "TMPDIR": str(tmp_path / "t")}
+        async with local_shell(kind, env=env, before=before) as local:
+            return await ask(local, "gpus", "3000")
+
+    try:
+        answer = asyncio.run(story("D", 30.0))
+        assert answer == Answer(status=33, data=f"{sleeper.pid}\n".encode())
+        for state, age_s in (("D", 2.0), ("S", 30.0)):
+            assert asyncio.run(story(state, age_s)).status == 0
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    place = FakePlace()
+    place.host.on("gpus", answer)
+    assert f"host PID {sleeper.pid}) hangs" in str(asyncio.run(looks.gpus(place)))
 
 
 def test_unseen_is_an_error_and_never_an_empty_place() -> None:

@@ -232,6 +232,7 @@ class FakeHost:
             "ran": self._ran,
             "panes": self._panes,
             "gpus": self._gpus,
+            "openers": self._openers,
             "list": self._list,
             "ends": self._ends,
             "log": self._log,
@@ -371,6 +372,16 @@ class FakeHost:
                 records += [f"{at}/fd/{fd}", file.target]
             lines.append(f"{at}/io:wchar: {written}")
         return _text("\n".join(lines) + "\n\n\0" + "".join(each + "\0" for each in records))
+
+    def _openers(self, words: tuple[str, ...]) -> Answer:
+        return _text(
+            "".join(
+                f"/proc/{proc.pid}/fd/{fd}\0{file.target}\0"
+                for proc in self.procs.values()
+                for fd, file in proc.files.items()
+                if file.target.startswith("/dev/nvidia")
+            )
+        )
 
     def _wchan(self, words: tuple[str, ...]) -> Answer:
         here = (int(word) for word in words if int(word) in self.procs)

@@ -424,6 +424,7 @@ frozen() { # vmid : prints what each freezer file says
 # gpus: nvidia-smi in the background, answers in files, polled; it may hang in D for good
 gpus() {
   command -v nvidia-smi >/dev/null 2>&1 || return 30
+  wedged && return 33
   t=$(mktemp -d) || return 20
   ( nvidia-smi --query-gpu=index,uuid,temperature.gpu,memory.used,memory.total --format=csv,noheader,nounits \
       >"$t/g" 2>&1 </dev/null; echo $? >"$t/gs"
@@ -438,6 +439,33 @@ gpus() {
   done
   read -r gs <"$t/gs"; read -r as <"$t/as"
   echo "gpus $gs"; cat "$t/g"; printf '\n\0'; echo "apps $as"; cat "$t/a"; rm -rf "$t"
+}
+
+# wedged : the PID of an nvidia-smi that has been in D for some 10 s: one more would join it. A
+# healthy one is in D for moments too.
+wedged() {
+  uptime || return 1
+  for f in $(grep -lsE '^[0-9]+ \(nvidia-smi\) D ' /proc/[0-9]*/stat); do
+    s=; { read -r s <"$f"; } 2>/dev/null
+    set -- ${s##*)}
+    [ "${1-}" = D ] && [ $((${up%.*} - ${20:-0} / 100)) -ge 10 ] || continue
+    f=${f%/stat}; echo "${f#/proc/}"; return 0
+  done
+  return 1
+}
+
+# openers : who has a GPU open, as NUL records: link path, then link text, or, of a node that has
+# another name, major:minor (hex). A container may have nodes of its own. 34: without root only
+# one's own would be seen.
+openers() {
+  [ "$(id -u)" = 0 ] || return 34
+  find /proc/[0-9]*/fd -maxdepth 1 -type l -lname '/dev/nvidia[0-9]*' -printf '%p\0%l\0' 2>/dev/null
+  # what lies below another directory may be on a file system that hangs
+  find /proc/[0-9]*/fd -maxdepth 1 -type l -lname '/dev/*' ! -lname '/dev/nvidia[0-9]*' \
+    ! -lname /dev/null ! -lname /dev/zero ! -lname '/dev/*random' ! -lname '/dev/pt*' ! -lname '/dev/tty*' \
+    ! -lname /dev/console ! -lname '/dev/shm/*' ! -lname /dev/fuse ! -lname /dev/kmsg -xtype c \
+    -exec stat -L --printf '%n\0%t:%T\0' {} + 2>/dev/null
+  return 0
 }
 
 # wchan PID... : where each sleeps in the kernel, one line each
@@ -827,7 +855,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|tools|stage|unstage)
+    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|openers|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|tools|stage|unstage)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;
