@@ -67,7 +67,8 @@ def _title(outcome: Outcome) -> str:
     unknown = len(outcome.gpus) - len(known)
     parts += [f"{unknown} not known"] if unknown else []
     idle = sum(each.state == "idle" for each in outcome.gpus)
-    parts += [f"{idle} idle"] if idle else ["none idle"]
+    held = all(each.state == "held" for each in outcome.gpus)
+    parts += [f"{idle} idle"] if idle else ["none idle"] if held else []
     return f"{name}: {', '.join(parts)}"
 
 
