@@ -9,11 +9,12 @@ from typing import TypedDict
 
 
 class Row(TypedDict):
-    """A holder that is in no container of this lab; `gpu` is the index."""
+    """A holder that is in no container of this lab; `gpu` is the index. Text stands in its cell as
+    it is: `[Insufficient Permissions]`, `[Not Found]`, `[N/A]`."""
 
     gpu: int
-    pid: int
-    mib: int
+    pid: int | str
+    mib: int | str
 
 
 class Knobs(TypedDict):
@@ -21,6 +22,8 @@ class Knobs(TypedDict):
 
     `fail`: a key of FAILURES in files/nvidia_smi.py, or null. `hang`: sleep for ever.
     `release_delay_s`: memory stays used, unlisted, that long after a look first missed its owner.
+    `faults`: by index, `GPU requires reset` or `GPU is lost` as recorded, or another text for all
+    its memory cells (`N/A`). `inforom`: it answers, warns, and ends with 14.
     `rows`: holders elsewhere; with a dead PID also what the driver says of a dead parent's memory.
     """
 
@@ -31,6 +34,8 @@ class Knobs(TypedDict):
     release_delay_s: float
     fail: str | None
     hang: bool
+    faults: dict[str, str]
+    inforom: bool
     rows: list[Row]
 
 
@@ -44,6 +49,8 @@ def write(root: Path, count: int) -> None:
         release_delay_s=0.0,
         fail=None,
         hang=False,
+        faults={},
+        inforom=False,
         rows=[],
     )
     _replace(root, knobs)

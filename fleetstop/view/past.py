@@ -11,6 +11,7 @@ from fleetstop.core.report import Report
 from fleetstop.core.signals import NUMBERS, has
 from fleetstop.events import AnyEvent, BlackBox, Boxed, Started
 from fleetstop.view import words
+from fleetstop.view.gpus import GpuTable
 from fleetstop.view.layout import WIDTH, Line, columns, fact
 from fleetstop.view.lines import Lines
 from fleetstop.view.table import StatusTable
@@ -89,8 +90,9 @@ def replay(
     """The run's own screen again, through the same views."""
     command = next((each.command for each in events if isinstance(each, Started)), None)
     told = [*events, *([report] if report is not None else [])]
-    if command == "status":
-        table = StatusTable(stream, width=width, color=color)
+    if command in ("status", "gpus"):
+        kind = StatusTable if command == "status" else GpuTable
+        table = kind(stream, width=width, color=color)
         for event in told:
             table(event)
         return

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.bed, pytest.mark.timeout(300)]
 def _healthy(box: Bed) -> Any:
     """The next test has a healthy nvidia-smi again."""
     yield
-    box.lab.set_gpus(fail=None, hang=False, rows=[], release_delay_s=0.3)
+    box.lab.set_gpus(fail=None, hang=False, rows=[], faults={}, inforom=False, release_delay_s=0.3)
 
 
 def on(ran: Ran, index: int) -> dict[str, Any]:
@@ -147,12 +147,41 @@ def _end_stand_ins(box: Bed) -> None:
             os.kill(int(entry.name), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("fail", ["no_driver", "driver_mismatch", "no_devices", "gpu_lost"])
+FAILURES = """no_driver driver_mismatch no_library unknown_error no_supported no_devices
+handle_unknown gpu_lost"""
+
+
+@pytest.mark.parametrize("fail", FAILURES.split())
 def test_a_failing_driver_is_not_idle(box: Bed, fail: str) -> None:
     box.lab.set_gpus(fail=fail)
     ran = box.run("gpus", "lab1", pct=0)
     assert (ran.code, ran.target["gpus"]) == (4, None)
     assert "not known" in ran.people
+
+
+def test_faults_and_odd_cells_are_findings_and_never_idle(box: Bed) -> None:
+    hidden = "[Insufficient Permissions]"
+    box.lab.set_gpus(
+        faults={"0": "GPU requires reset", "1": "GPU is lost", "2": "N/A"},
+        rows=[{"gpu": 3, "pid": hidden, "mib": hidden}],
+    )
+    ran = look(box)
+    assert (ran.code, ran.target["result"]) == (0, "running")
+    states = [each["state"] for each in ran.target["gpus"]]
+    assert states == ["fault", "fault", "unknown", "held"]
+    assert [each["used_mib"] for each in ran.target["gpus"][:3]] == [None, None, None]
+    said = "\n".join(ran.target["findings"])
+    for words in (
+        "GPU 0 requires reset",
+        "GPU 1 is lost",
+        "GPU 2 does not say",
+        "GPU 3 is held by",
+    ):
+        assert words in said
+    box.lab.set_gpus(faults={}, rows=[], inforom=True)
+    ran = look(box)
+    assert (ran.code, ran.target["result"]) == (0, "not_running")
+    assert any("infoROM" in each for each in ran.target["findings"])
 
 
 def test_a_container_stands_for_its_host_and_json_is_one_line(box: Bed) -> None:

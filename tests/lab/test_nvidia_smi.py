@@ -29,7 +29,7 @@ def ask(lab: Lab) -> Iterator[Ask]:
         return done.returncode, done.stdout
 
     yield run
-    lab.set_gpus(fail=None, hang=False, release_delay_s=0, rows=[])
+    lab.set_gpus(fail=None, hang=False, release_delay_s=0, rows=[], faults={}, inforom=False)
 
 
 @pytest.fixture
@@ -151,3 +151,29 @@ def test_it_can_hang(lab: Lab) -> None:
 def test_an_unknown_knob_is_an_error(lab: Lab) -> None:
     with pytest.raises(TypeError, match="hangs"):
         lab.set_gpus(hangs=True)
+
+
+def test_a_fault_stands_in_its_cells_beside_a_plain_zero(lab: Lab, ask: Ask) -> None:
+    lab.set_gpus(faults={"0": "GPU requires reset", "1": "N/A"})
+    code, text = ask("--query-gpu=index,temperature.gpu,memory.used", BARE)
+    assert code == 0
+    assert text.splitlines()[:2] == ["0, [GPU requires reset], 0", "1, 41, [N/A]"]
+
+
+def test_odd_cells_of_a_holder(lab: Lab, ask: Ask, uuids: list[str]) -> None:
+    hidden = "[Insufficient Permissions]"
+    lab.set_gpus(
+        rows=[{"gpu": 0, "pid": hidden, "mib": hidden}, {"gpu": 0, "pid": 77, "mib": "[N/A]"}]
+    )
+    assert ask(APPS, BARE)[1].splitlines() == [
+        f"{uuids[0]}, 77, [N/A]",
+        f"{uuids[0]}, {hidden}, {hidden}",
+    ]
+
+
+def test_a_corrupted_inforom_answers_and_fails(lab: Lab, ask: Ask) -> None:
+    lab.set_gpus(inforom=True)
+    code, text = ask(GPUS, BARE)
+    assert code == 14
+    assert text.splitlines()[0].startswith("0, GPU-")
+    assert text.splitlines()[-1].startswith("WARNING: infoROM")

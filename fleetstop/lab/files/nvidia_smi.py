@@ -27,6 +27,12 @@ FAILURES: dict[str, tuple[str, int]] = {
         "NVML library version: 535.161\n",
         18,
     ),
+    "no_library": (
+        "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that "
+        "the NVIDIA Display Driver is properly installed and present in your system.\n",
+        12,
+    ),
+    "no_supported": ("Failed to initialize NVML: No supported GPUs were found\n", 255),
     "unknown_error": ("Failed to initialize NVML: Unknown Error\n", 255),
     "no_devices": ("No devices were found\n", 6),
     "handle_unknown": (
@@ -94,9 +100,10 @@ class Claim:
 
 
 class Client:
-    """Memory on one GPU; `pid` is None where the driver lists nobody for it."""
+    """Memory on one GPU; `pid` is None where the driver lists nobody for it. Text stands in its
+    cell as it is, `[Insufficient Permissions]` say, and counts as no memory."""
 
-    def __init__(self, gpu: int, pid: int | None, mib: int) -> None:
+    def __init__(self, gpu: int, pid: int | str | None, mib: int | str) -> None:
         self.gpu, self.pid, self.mib = gpu, pid, mib
 
 
@@ -113,6 +120,8 @@ class Knobs:
         self.delay: float = said["release_delay_s"]
         self.fail: str | None = said["fail"]
         self.hang: bool = said["hang"]
+        self.faults: dict[str, str] = said["faults"]
+        self.inforom: bool = said["inforom"]
         self.rows = [Client(row["gpu"], row["pid"], row["mib"]) for row in said["rows"]]
 
 
@@ -203,8 +212,9 @@ def since_noticed(mark: str) -> float:
 
 
 def gpu_cells(knobs: Knobs, clients: list[Client], index: int) -> dict[str, str]:
-    used = knobs.base + sum(client.mib for client in clients if client.gpu == index)
-    return {
+    here = [client.mib for client in clients if client.gpu == index]
+    used = knobs.base + sum(mib for mib in here if isinstance(mib, int))
+    cells = {
         "index": str(index),
         "uuid": knobs.uuids[index],
         "name": "NVIDIA H100 80GB HBM3",
@@ -217,9 +227,17 @@ def gpu_cells(knobs: Knobs, clients: list[Client], index: int) -> dict[str, str]
         "utilization.gpu [%]": "0 %",
         "gpu_recovery_action": "None",
     }
+    fault = knobs.faults.get(str(index))
+    if fault in ("GPU requires reset", "GPU is lost"):
+        # recorded: the fault stands in some cells, and a plain 0 MiB beside it
+        cells |= dict.fromkeys(("temperature.gpu", "utilization.gpu [%]"), f"[{fault}]")
+        cells["memory.used [MiB]"] = "0 MiB"
+    elif fault:
+        cells |= {name: f"[{fault}]" for name in cells if name.startswith("memory.")}
+    return cells
 
 
-def process_name(pid: int | None) -> str:
+def process_name(pid: int | str | None) -> str:
     """What argv[0] says; commas would break the row, so recent drivers replace them."""
     try:
         with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as stream:
@@ -233,7 +251,9 @@ def app_cells(knobs: Knobs, client: Client) -> dict[str, str]:
         "gpu_uuid": knobs.uuids[client.gpu],
         "pid": str(client.pid),
         "process_name": process_name(client.pid),
-        "used_gpu_memory [MiB]": f"{client.mib} MiB",
+        "used_gpu_memory [MiB]": (
+            f"{client.mib} MiB" if isinstance(client.mib, int) else client.mib
+        ),
     }
 
 
@@ -267,7 +287,8 @@ def answer(options: dict[str, str], knobs: Knobs) -> int:
         rows = [gpu_cells(knobs, found, index) for index in every]
         return project(options["--query-gpu"], GPU_FIELDS, rows, style)
     if "--query-compute-apps" in options:
-        listed = sorted((c for c in found if c.pid is not None), key=lambda c: (c.gpu, c.pid))
+        listed = [client for client in found if client.pid is not None]
+        listed.sort(key=lambda each: (each.gpu, isinstance(each.pid, str), each.pid))
         rows = [app_cells(knobs, client) for client in listed]
         return project(options["--query-compute-apps"], APP_FIELDS, rows, style)
     for index in every:
@@ -290,6 +311,10 @@ def main() -> int:
         text, code = FAILURES[knobs.fail]
         sys.stdout.write(text)
         return code
+    if knobs.inforom:  # a good answer, a warning, and a failure all the same
+        answer(options, knobs)
+        print("WARNING: infoROM is corrupted at gpu 0000:17:00.0")
+        return 14
     if unknown := [name for name in options if name not in known] or not options:
         # the table for people is not played: nothing may be decided from it
         print(f"Invalid combination of input arguments. {unknown}")
