@@ -12,6 +12,7 @@ from fleetstop.actions.present import outcome_of
 from fleetstop.actions.telling import Scope
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.gpus import occupancy as occ
+from fleetstop.core.gpus.sole import Held, sole
 from fleetstop.core.gpus.whereabouts import (
     Known,
     Owned,
@@ -25,6 +26,7 @@ from fleetstop.core.gpus.whereabouts import (
 from fleetstop.core.inventory import Inventory
 from fleetstop.core.process import ProcessTree
 from fleetstop.core.report import GpuRecord, Outcome
+from fleetstop.errors import Refused, RemoteFailed
 
 
 class Survey(Struct, frozen=True):
@@ -94,6 +96,22 @@ def _unnamed(seen: Survey, records: tuple[GpuRecord, ...]) -> list[str]:
     ]
 
 
+async def held_by_one(scope: Scope, inventory: Inventory, index: int) -> Held | None:
+    """The one job on this GPU; None where it is idle. Raises Refused, and CouldNotLook."""
+    seen = await survey(scope, inventory)
+    records = seen.records
+    if records is None or isinstance(seen.view, Unseen):
+        reason = seen.view.reason if isinstance(seen.view, Unseen) else "nothing was told"
+        raise RemoteFailed(f"who is on GPU {index} of {scope.target.name} is not known: {reason}")
+    return sole(records, index, seen.sight, _listed(seen.view) or frozenset(), scope.target.name)
+
+
+async def still_there(scope: Scope, held: Held) -> None:
+    """Raises Refused where what was seen on the GPU has ended: its number may be another's."""
+    if await looks.all_gone(scope.place, [held.holder]):
+        raise Refused("what held the GPU has just ended; nothing was sent", hint="look again")
+
+
 async def survey(scope: Scope, inventory: Inventory) -> Survey:
     """Raises CouldNotLook where not even the process table can be read."""
     place, target = scope.place, scope.target
@@ -121,7 +139,7 @@ async def _joined(
     places: dict[int | None, Known],
     holders: frozenset[int],
     listed: frozenset[int] | None,
-) -> tuple[ProcessTree, dict[int, Owned]]:
+) -> tuple[ProcessTree, dict[int, tuple[Owned, ...]]]:
     """The look with the words of all in a place where a GPU is held, and whose job each is."""
     where = {container_of(tree.processes[pid]) for pid in holders if pid in tree.processes}
     inside = {pid for vmid in where for pid in part_of(tree, vmid).processes}
@@ -130,7 +148,7 @@ async def _joined(
     for vmid in where & places.keys():
         closer |= wanted(tree, vmid, places[vmid])
     tree = await looks.add_detail(scope.place, tree, closer)
-    jobs: dict[int, Owned] = {}
+    jobs: dict[int, tuple[Owned, ...]] = {}
     for vmid in where & places.keys():
-        jobs |= dict(owned(tree, vmid, places[vmid], listed))
+        jobs |= owned(tree, vmid, places[vmid], listed)
     return tree, jobs

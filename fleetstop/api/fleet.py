@@ -21,7 +21,7 @@ from fleetstop.actions import refusals
 from fleetstop.actions.attempt import Wish
 from fleetstop.actions.bringing import bring
 from fleetstop.actions.fleet import Rolling
-from fleetstop.actions.gpus import gpus
+from fleetstop.actions.gpus import gpus, held_by_one, still_there
 from fleetstop.actions.status import status
 from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
@@ -30,17 +30,17 @@ from fleetstop.api import given
 from fleetstop.api.adopting import Adopted, adopted
 from fleetstop.api.bringing import SELECTS, Asked, How, More, errands, typed_more
 from fleetstop.api.consent import agreed
-from fleetstop.api.gpus import hosts_of
+from fleetstop.api.gpus import host_of, hosts_of, nobody_on, target_of
 from fleetstop.api.past import failed_in, records_directory
 from fleetstop.api.runs import Runs, nobody
 from fleetstop.core.address import Named, parse_address
-from fleetstop.core.durations import FOREVER, parse_duration
+from fleetstop.core.gpus.sole import Held
 from fleetstop.core.inventory import Match, Target
-from fleetstop.core.playbook import Playbook, ladder_playbook, parse_signal
+from fleetstop.core.playbook import Playbook, ladder_playbook
 from fleetstop.core.redact import typed
 from fleetstop.core.report import Outcome, Report
 from fleetstop.core.selection import select
-from fleetstop.errors import BadUsage, DeployFailed, Refused
+from fleetstop.errors import BadUsage, CouldNotLook, DeployFailed, Refused
 from fleetstop.events import Emit
 from fleetstop.ports import Choose, Confirm
 
@@ -132,6 +132,7 @@ class Fleet(Runs):
         break_lock: bool = False,
         batch: int | None = None,
         max_failures: int | None = None,
+        gpu: int | None = None,
         **which: Unpack[given.Selects],
     ) -> Report:
         """Stops each target by its playbook. `force` consents to what may lose work,
@@ -141,7 +142,8 @@ class Fleet(Runs):
         `after_checkpoint`: waits for the next one, `at_most` so long, and ends the job then.
         `timeout`: seconds, or `30m`, for each target from connecting on; then it gives up
         watching and sends nothing more. `break_lock`: takes the lock of another live run.
-        `batch`: so many at a time; `max_failures`: once so many have failed no more is begun."""
+        `batch`: so many at a time; `max_failures`: once so many have failed no more is begun.
+        `gpu`: the target is a host, and the one job on this GPU of it is meant."""
         how = How(
             graceful=graceful,
             force=force,
@@ -154,19 +156,54 @@ class Fleet(Runs):
             signal=signal,
             break_lock=break_lock,
         )
-        within_s, wish, rolling = _limit(timeout), self._wishes(how), _rolling(batch, max_failures)
+        within_s, rolling = given.seconds(timeout), _rolling(batch, max_failures)
+        if gpu is not None:
+            if any(which.values()):
+                raise BadUsage("--gpu names the job by itself; nothing else can narrow it")
+            return await self._stop_on_gpu(words, gpu, how, within_s)
+        wish = self._wishes(how)
         try:
             targets = self.select(words, **which)
         except Refused as exc:
             return await self._refused(words, exc)
+        return await self._stop(words, targets, wish, how.dry_run, within_s, rolling=rolling)
+
+    async def _stop(
+        self,
+        words: Sequence[str],
+        targets: Sequence[Target],
+        wish: Callable[[Target], Wish],
+        dry_run: bool,
+        within_s: float | None,
+        held: Held | None = None,
+        rolling: Rolling | None = None,
+    ) -> Report:
+        """`held`: the process by which the one target was found; it must be there still."""
         wishes = {each.name: wish(each) for each in targets}
 
         async def action(scope: Scope) -> Outcome:
+            if held is not None:
+                await still_there(scope, held)
             return await stop(scope, wishes[scope.target.name], self._desk)
 
         return await self._run(
             "stop", words, targets, action, dry_run, refusals.protected, within_s, rolling=rolling
         )
+
+    async def _stop_on_gpu(
+        self, words: Sequence[str], gpu: int, how: How, within_s: float | None
+    ) -> Report:
+        """The job on this GPU of one host, whichever container it is in."""
+        wish, host = self._wishes(how), host_of(self.inventory, words)
+        asks = partial(held_by_one, inventory=self.inventory, index=gpu)
+        try:
+            held = await self._quietly(host, asks, within_s)
+            target = target_of(self.inventory, host, held) if held is not None else None
+        except (Refused, CouldNotLook) as exc:
+            return await self._refused(words, exc)
+        if target is None:
+            return await self._told(words, nobody_on(host, gpu), "stop")
+        return await self._stop((target.name,), (target,), wish, how.dry_run, within_s, held)
 
     def _wishes(self, how: How) -> Callable[[Target], Wish]:
         """What is asked of the stop of each; raises BadUsage for what contradicts itself."""
@@ -177,7 +214,7 @@ class Fleet(Runs):
             after_checkpoint=how.after_checkpoint,
             at_most=how.at_most,
         )
-        signal = _stop_signal(how.signal)
+        signal = given.stop_signal(how.signal)
         return lambda target: Wish(
             playbook=self._playbook_for(target, how.playbook, how.ladder),
             consent=consent,
@@ -230,7 +267,7 @@ class Fleet(Runs):
         self, asked: Asked, words: Sequence[str], how: How | None, more: More
     ) -> Report:
         how = how or How()
-        within_s, wish = _limit(more.get("timeout")), self._wishes(how)
+        within_s, wish = given.seconds(more.get("timeout")), self._wishes(how)
         selection = {name: more[name] for name in SELECTS if name in more}  # type: ignore[literal-required]
         rolling = _rolling(more.get("batch"), more.get("max_failures"))
         try:
@@ -307,28 +344,8 @@ class Fleet(Runs):
         return await self._run("wait", words, targets, lambda s: wait(s, aim), True)
 
 
-def _limit(timeout: float | str | None) -> float | None:
-    """In seconds; None for no limit."""
-    seconds = parse_duration(timeout) if isinstance(timeout, str) else timeout
-    if seconds is not None and not seconds > 0:
-        raise BadUsage(f"a timeout of {timeout} leaves no time", hint="leave it out, or give 30m")
-    return None if seconds in (None, FOREVER) else seconds
-
-
 def _rolling(batch: int | None, max_failures: int | None) -> Rolling:
     for name, number in (("batch", batch), ("max_failures", max_failures)):
         if number is not None and number < 1:
             raise BadUsage(f"{name} is {number}: nothing would be begun", hint="leave it out, or 1")
     return Rolling(batch, max_failures)
-
-
-def _stop_signal(name: str | None) -> str | None:
-    if name is None:
-        return None
-    signal = parse_signal(name)
-    if signal == "KILL":
-        raise BadUsage(
-            "--signal KILL: nothing can be saved on KILL, so it is no stop signal",
-            hint="if that is what you want: --playbook now --force, or --ladder 'KILL:tree/30s'",
-        )
-    return signal

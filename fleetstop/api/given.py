@@ -1,4 +1,4 @@
-"""What a Python program hands in where a list of words is meant -> words. Knows no command.
+"""What a Python program hands in for words, a timeout or a signal, checked. Knows no command.
 
 A text is a list of letters to Python: `files="train.py"` means one file, never seven.
 """
@@ -9,7 +9,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
+from fleetstop.core.durations import FOREVER, parse_duration
 from fleetstop.core.inventory import Match
+from fleetstop.core.playbook import parse_signal
 from fleetstop.errors import BadUsage
 
 
@@ -44,3 +46,23 @@ def _word(what: str, given: Any, example: str) -> str:
     if not isinstance(told, str):
         raise BadUsage(f"{what} holds something of the type {type(given).__name__}", hint=example)
     return told
+
+
+def seconds(timeout: float | str | None) -> float | None:
+    """In seconds; None for no limit."""
+    limit = parse_duration(timeout) if isinstance(timeout, str) else timeout
+    if limit is not None and not limit > 0:
+        raise BadUsage(f"a timeout of {timeout} leaves no time", hint="leave it out, or give 30m")
+    return None if limit in (None, FOREVER) else limit
+
+
+def stop_signal(name: str | None) -> str | None:
+    if name is None:
+        return None
+    signal = parse_signal(name)
+    if signal == "KILL":
+        raise BadUsage(
+            "--signal KILL: nothing can be saved on KILL, so it is no stop signal",
+            hint="if that is what you want: --playbook now --force, or --ladder 'KILL:tree/30s'",
+        )
+    return signal

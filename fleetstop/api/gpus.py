@@ -1,10 +1,14 @@
-"""The hosts whose GPUs are meant by words, and their look."""
+"""The hosts whose GPUs are meant by words, and the words for the job on one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from fleetstop.core.inventory import Host, Inventory, Target
+from fleetstop.core.address import AdHoc, Named, parse_address
+from fleetstop.core.gpus.sole import Held
+from fleetstop.core.inventory import Host, Inventory, Match, Target
+from fleetstop.core.report import Outcome
+from fleetstop.core.selection import select
 from fleetstop.errors import BadUsage
 
 
@@ -31,4 +35,43 @@ def hosts_of(inventory: Inventory, targets: Iterable[Target] | None) -> tuple[Ta
 def _name(target: Target, known: dict[str, Host]) -> str:
     if known.get(target.host.name) == target.host:
         return target.host.name
-    return target.name.partition("/")[0] if "//" not in target.name else target.name
+    scheme, slashes, rest = target.name.rpartition("://")
+    return scheme + slashes + rest.partition("/")[0]
+
+
+def host_of(inventory: Inventory, words: Sequence[str]) -> Target:
+    """The one host whose GPU is to be freed. Raises BadUsage: in a container the same GPU may bear
+    another number."""
+    address = parse_address(words[0]) if len(words) == 1 else None
+    by_name = isinstance(address, Named) and address.job is None
+    if not (by_name and words[0] in inventory.hosts) and not (
+        isinstance(address, AdHoc) and address.vmid is None
+    ):
+        raise BadUsage(
+            "--gpu counts as the host does, so it takes one host: pve1, or root@10.1.2.6",
+            hint="fleetstop gpus shows who is on which",
+        )
+    (host,) = hosts_of(inventory, select(inventory, words, purpose="status"))
+    return host
+
+
+def target_of(inventory: Inventory, host: Target, held: Held) -> Target:
+    """As a stop names it: the inventory's job with all its settings, or a PID where it has none."""
+    if held.target is not None:
+        (found,) = select(inventory, (held.target,), purpose="stop")
+        return found
+    place = host.name if held.vmid is None else f"{host.name}/{held.vmid}"
+    match = Match(pid=held.pid)
+    (found,) = select(inventory, (place,), adhoc_match=match, purpose="stop")
+    return found
+
+
+def nobody_on(host: Target, index: int) -> Outcome:
+    return Outcome(
+        target=host.name,
+        host=host.host.name,
+        vmid=None,
+        job=None,
+        result="not_running",
+        reason=f"nobody is on GPU {index}",
+    )

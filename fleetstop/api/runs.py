@@ -6,27 +6,29 @@ import asyncio
 import secrets
 import socket
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from fleetstop import events
 from fleetstop.actions.asking import Desk
 from fleetstop.actions.fleet import Action, Allowed, Crew, Rolling, anything
-from fleetstop.actions.telling import Run
+from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.api import oneself
 from fleetstop.api.machine import SystemClock, log_fault, operator
 from fleetstop.api.past import Records
 from fleetstop.core.inventory import Inventory, Target
-from fleetstop.core.report import Outcome, Report
+from fleetstop.core.report import Outcome, Report, Result
 from fleetstop.core.report import report as make_report
-from fleetstop.errors import DeployFailed, Refused
+from fleetstop.errors import CouldNotLook, DeployFailed, HostUnreachable, Refused
 from fleetstop.events import AnyEvent, Emit
 from fleetstop.ports import Choose, Confirm, Place
 from fleetstop.remote.site import Site
 from fleetstop.remote.ssh import Tunnels
+
+T = TypeVar("T")
 
 
 def nobody(event: AnyEvent) -> None:
@@ -85,24 +87,37 @@ class Runs:
     async def _refused(
         self,
         words: Sequence[str],
-        exc: Refused | DeployFailed,
+        exc: Refused | DeployFailed | CouldNotLook,
         command: str = "stop",
         more: tuple[str, ...] | None = (),
     ) -> Report:
         """Several jobs where one was meant, or nothing that could be sent: nothing was even
         connected to."""
-        run, at = secrets.token_hex(4), self._clock.wall()
-        name = " ".join(words)
+        result: Result = "refused" if isinstance(exc, Refused) else "deploy_failed"
+        if isinstance(exc, CouldNotLook):
+            result = "unreachable"
         outcome = Outcome(
-            target=name,
+            target=" ".join(words),
             host=None,
             vmid=None,
             job=None,
-            result="refused" if isinstance(exc, Refused) else "deploy_failed",
+            result=result,
+            verdict="unknown" if result == "unreachable" else None,
             reason=exc.message,
-            evidence=exc.evidence,
+            evidence=getattr(exc, "evidence", ()),
             hint=exc.hint or None,
         )
+        return await self._told(words, outcome, command, more)
+
+    async def _told(
+        self,
+        words: Sequence[str],
+        outcome: Outcome,
+        command: str,
+        more: tuple[str, ...] | None = (),
+    ) -> Report:
+        """A run of which all is known before it begins."""
+        run, at = secrets.token_hex(4), self._clock.wall()
         done = make_report(run, [outcome])
         tell = self._records.telling(run, self._tell)
         tell(
@@ -111,13 +126,13 @@ class Runs:
                 target=None,
                 run=run,
                 command=command,
-                targets=(name,),
+                targets=(outcome.target,),
                 asked=tuple(words),
                 inventory=self._named,
                 more=more,
             )
         )
-        tell(events.TargetFinished(at=at, target=name, outcome=outcome))
+        tell(events.TargetFinished(at=at, target=outcome.target, outcome=outcome))
         tell(done)
         await self._records.settle()
         return done
@@ -177,6 +192,23 @@ class Runs:
         tell(done)
         await self._records.settle()
         return done
+
+    async def _quietly(
+        self, target: Target, ask: Callable[[Scope], Awaitable[T]], limit_s: float | None = None
+    ) -> T:
+        """One look that is no run: nothing is told or recorded of it. What it raises is raised."""
+        run = Run(id=secrets.token_hex(4), operator=operator(), origin=socket.gethostname())
+        try:
+            async with asyncio.timeout(limit_s):
+                place = await self._open(target, dry_run=True, shares=False)
+                try:
+                    teller = Teller(target.name, nobody, self._clock)
+                    log = partial(log_fault, run.id)
+                    return await ask(Scope(run, target, place, self._clock, teller, log))
+                finally:
+                    await place.close()
+        except TimeoutError as exc:
+            raise HostUnreachable(f"{target.host.name}: no look within the --timeout") from exc
 
     async def _open(self, target: Target, *, dry_run: bool, shares: bool) -> Place:
         return await self._site(target).place(target.vmid, dry_run=dry_run, shares=shares)

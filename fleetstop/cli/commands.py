@@ -106,6 +106,9 @@ def gpus(**given: Any) -> int:
     "--break-lock", is_flag=True, help="Take the lock of another run, saying whose it was."
 )
 @click.option("--all-jobs", is_flag=True, help="All jobs of a container that has several.")
+@click.option(
+    "--gpu", type=click.IntRange(0, 9999), help="TARGET is a host: the one job on this GPU."
+)
 @click.option("-y", "--yes", is_flag=True, hidden=True)  # no question that exists is harmless
 @rolling
 @selection

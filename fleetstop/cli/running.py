@@ -57,6 +57,7 @@ def run_stop(**given: Any) -> int:
             break_lock=given["break_lock"],
             batch=given["batch"],
             max_failures=given["max_failures"],
+            gpu=given["gpu"],
             **selected(given),
         )
 

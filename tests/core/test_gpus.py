@@ -9,6 +9,7 @@ from fleetstop.core.gpus.occupancy import Sight, called, findings, occupancy, op
 from fleetstop.core.gpus.openers import parse_openers
 from fleetstop.core.gpus.whereabouts import (
     Known,
+    Owned,
     container_of,
     known_at,
     owned,
@@ -50,9 +51,9 @@ def sight(
 ) -> Sight:
     look = tree(*processes)
     places = places or {200: Known("ct200", (TRAIN,))}
-    jobs = {
-        pid: job for vmid, known in places.items() for pid, job in owned(look, vmid, known, None)
-    }
+    jobs: dict[int, tuple[Owned, ...]] = {}
+    for vmid, known in places.items():
+        jobs |= owned(look, vmid, known, None)
     seen = None if openers is None else {pid: frozenset(n) for pid, n in openers.items()}
     return Sight(tree=look, openers=seen, places=places, jobs=jobs)
 

@@ -26,7 +26,7 @@ class Sight(Struct, frozen=True):
     tree: ProcessTree
     openers: Mapping[int, frozenset[int]] | None
     places: Mapping[int | None, Known]
-    jobs: Mapping[int, Owned]
+    jobs: Mapping[int, tuple[Owned, ...]]
 
 
 def occupancy(look: GpuView, sight: Sight) -> tuple[GpuRecord, ...]:
@@ -89,7 +89,7 @@ def _holder(sight: Sight, pid: int | None, mib: int | None, *, listed: bool) -> 
     if process is None:
         return GpuHolder(host_pid=pid, held_mib=mib, listed=listed)
     vmid = container_of(process)
-    owner = sight.jobs.get(process.id.pid)
+    owners = dict.fromkeys(each.target for each in sight.jobs.get(process.id.pid, ()))
     place = sight.places.get(vmid)
     return GpuHolder(
         host_pid=pid,
@@ -99,7 +99,7 @@ def _holder(sight: Sight, pid: int | None, mib: int | None, *, listed: bool) -> 
         start=process.id.start,
         vmid=vmid,
         container=place.name if place is not None and vmid is not None else None,
-        job=owner.target if owner is not None else None,
+        job=", ".join(owners) or None,
         user=user_of(sight.tree, process),
         age_s=round(sight.tree.age_s(process), 1),
         orphan=_orphan(sight.tree, process.id.pid),

@@ -89,16 +89,17 @@ def wanted(tree: ProcessTree, vmid: int | None, known: Known) -> set[int]:
 
 def owned(
     tree: ProcessTree, vmid: int | None, known: Known, gpu_pids: frozenset[int] | None
-) -> list[tuple[int, Owned]]:
-    """Host PID and job of every process here that belongs to a job of the inventory."""
+) -> dict[int, tuple[Owned, ...]]:
+    """By host PID every job of the inventory that a process here belongs to; mostly one."""
     part = part_of(tree, vmid)
-    found: list[tuple[int, Owned]] = []
+    found: dict[int, tuple[Owned, ...]] = {}
     for job in known.jobs:
-        if asked_inside(job) or job.match.gpu:
+        if asked_inside(job):
             continue
         for family in find(part, job.match, job, gpu_pids=gpu_pids).families:
-            name = f"{known.name}:{job.name}"
-            found += [(kin.id.pid, Owned(name, vmid, job, family)) for kin in family.members]
+            mine = Owned(f"{known.name}:{job.name}", vmid, job, family)
+            for kin in family.members:
+                found[kin.id.pid] = (*found.get(kin.id.pid, ()), mine)
     return found
 
 
