@@ -14,7 +14,9 @@ from tests.cli.test_command_line import fleetstop, home, test_help_loads_nothing
 __all__ = ["home"]
 
 
-@pytest.mark.parametrize("words", [["wait"], ["explain"], ["history"], ["history", "show"]])
+@pytest.mark.parametrize(
+    "words", [["wait"], ["explain"], ["gpus"], ["history"], ["history", "show"]]
+)
 def test_their_help_is_light_too(words: list[str]) -> None:
     test_help_loads_nothing_heavy([*words, "--help"])
 
@@ -31,6 +33,13 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["wait", "ct20"], 2, ["did you mean 'ct20"]),
     (["wait", "ct201"], 5, ["ct201:train", "ct201:eval"]),
     (["wait", "root@h.invalid/200"], 2, ["--script"]),
+    (["gpus", "nobody"], 2, ["nobody"]),
+    (["gpus", "root@h.invalid"], 4, ["h.invalid"]),
+    (["stop", "ct200", "--gpu", "3"], 2, ["--gpu", "takes one host"]),
+    (["stop", "root@h.invalid/200", "--gpu", "3"], 2, ["takes one host"]),
+    (["stop", "root@h.invalid", "--gpu", "3", "--pid", "7"], 2, ["nothing else can narrow"]),
+    (["stop", "root@h.invalid", "--gpu", "-1"], 2, ["--gpu"]),
+    (["stop", "root@h.invalid", "--gpu", "3"], 4, ["h.invalid"]),
 ]
 
 

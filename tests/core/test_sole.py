@@ -66,6 +66,20 @@ def test_a_neighbour_on_the_same_gpu_is_refused_with_both() -> None:
         assert chosen(seen, Holder(A, 9041, 500), Holder(B, 8041, 1), index=0) is not None
 
 
+def test_two_jobs_of_the_inventory_on_one_gpu_are_refused() -> None:
+    places = {
+        200: Known("ct200", (TRAIN, Job(name="eval", match=Match(script="eval.py")))),
+        300: Known("ct300", (TRAIN,)),
+    }
+    for other in (
+        trainer(8041, 41, vmid=300),
+        trainer(8041, 71, argv=("python3", "eval.py")),
+    ):
+        seen = sight(trainer(9041, 41), other, openers={}, places=places)
+        told = refused(seen, Holder(A, 9041, 500), Holder(A, 8041, 500))
+        assert "several that are not one job" in told.message
+
+
 def test_two_unnamed_trees_in_one_container_are_refused() -> None:
     first, other = (trainer(pid, pid - 8000, vmid=300) for pid in (8041, 8042))
     seen = sight(first, other, openers={})
