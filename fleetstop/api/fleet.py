@@ -21,31 +21,26 @@ from fleetstop.actions import refusals
 from fleetstop.actions.attempt import Wish
 from fleetstop.actions.bringing import bring
 from fleetstop.actions.fleet import Rolling
-from fleetstop.actions.gpus import gpus, held_by_one, still_there
-from fleetstop.actions.status import status
+from fleetstop.actions.gpus import held_by_one, still_there
 from fleetstop.actions.stop import stop
 from fleetstop.actions.telling import Scope
-from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.api import given
-from fleetstop.api.adopting import Adopted, adopted
 from fleetstop.api.bringing import SELECTS, Asked, How, More, errands, typed_more
 from fleetstop.api.consent import agreed
-from fleetstop.api.gpus import host_of, hosts_of, nobody_on, target_of
-from fleetstop.api.past import failed_in, records_directory
-from fleetstop.api.runs import Runs, nobody
-from fleetstop.core.address import Named, parse_address
+from fleetstop.api.gpus import host_of, nobody_on, target_of
+from fleetstop.api.looks import Looks
+from fleetstop.api.past import records_directory
+from fleetstop.api.runs import nobody
 from fleetstop.core.gpus.sole import Held
-from fleetstop.core.inventory import Match, Target
+from fleetstop.core.inventory import Target
 from fleetstop.core.playbook import Playbook, ladder_playbook
-from fleetstop.core.redact import typed
 from fleetstop.core.report import Outcome, Report
-from fleetstop.core.selection import select
 from fleetstop.errors import BadUsage, CouldNotLook, DeployFailed, Refused
 from fleetstop.events import Emit
 from fleetstop.ports import Choose, Confirm
 
 
-class Fleet(Runs):
+class Fleet(Looks):
     """An inventory with its connections. Use as an async context manager."""
 
     @classmethod
@@ -87,34 +82,6 @@ class Fleet(Runs):
             choose=choose,
             history=history,
         )
-
-    def select(
-        self,
-        words: Sequence[str],
-        *,
-        purpose: str = "stop",
-        **which: Unpack[given.Selects],
-    ) -> tuple[Target, ...]:
-        """Names, globs, groups and addresses into targets; raises BadUsage, never means all."""
-        failed = which.get("failed_in")
-        try:
-            return select(
-                self.inventory,
-                given.words("the target", words, example='"ct200", "ct201:train"'),
-                tags=given.words("tags", which.get("tags", ()), example='tags=["gpu"]'),
-                failed=failed_in(failed) if failed is not None else None,
-                limit=given.words("limit", which.get("limit", ()), example='limit=["ct2*"]'),
-                exclude=given.words("exclude", which.get("exclude", ()), example='exclude=["ct1"]'),
-                all_jobs=which.get("all_jobs", False),
-                adhoc_match=which.get("match"),
-                purpose=purpose,  # type: ignore[arg-type]
-            )
-        except BadUsage as exc:
-            if self._named is None:
-                raise
-            # a command that is pasted must find the same names
-            named = f"`{typed(('ls',), self._named)}`"
-            raise BadUsage(exc.message, hint=exc.hint.replace("`fleetstop ls`", named)) from exc
 
     async def stop(
         self,
@@ -298,50 +265,6 @@ class Fleet(Runs):
             raise BadUsage("the playbook's name is empty", hint="fleetstop playbook ls")
         cwd = Path.cwd()
         return config.load_playbook(name, cwd=cwd, dirs=config.playbook_dirs(self.inventory, cwd))
-
-    async def status(
-        self,
-        *words: str,
-        stacks: bool = False,
-        **which: Unpack[given.Selects],
-    ) -> Report:
-        """`stacks`: where each trainer is in its Python code too, by py-spy."""
-        targets = self.select(words, purpose="status", **which)
-        action = partial(status, with_stacks=stacks)
-        return await self._run("status", words, targets, action, True)
-
-    async def gpus(self, *words: str) -> Report:
-        """What is on each GPU of these hosts, or of all: whose process in which container. A
-        container or job among the words stands for its host."""
-        targets = self.select(words, purpose="status") if words else None
-        hosts = hosts_of(self.inventory, targets)
-        action = partial(gpus, inventory=self.inventory)
-        return await self._run("gpus", words, hosts, action, True)
-
-    async def adopt(self, word: str, *, pid: int, name: str) -> Adopted:
-        """How the job of this PID (as the container counts) would stand in the inventory, as
-        `name` or PLACE:NAME. Nothing is written before `write()` of what is returned."""
-        address = parse_address(word)
-        targets = self.select((word,), purpose="status", match=Match(pid=pid))
-        if len(targets) != 1 or (isinstance(address, Named) and address.job is not None):
-            raise BadUsage(f"{word}: name one container or host; the job's name goes to --as")
-        return await adopted(self._run, self.inventory, self._named, targets[0], pid, name)
-
-    async def wait(
-        self,
-        *words: str,
-        until: What = "gone",
-        timeout_s: float | None = None,
-        **which: Unpack[given.Selects],
-    ) -> Report:
-        """Sends nothing, takes no lock. `timeout_s`: for all targets together; None: for ever."""
-        try:
-            targets = self.select(words, **which)
-        except Refused as exc:
-            return await self._refused(words, exc, "wait")
-        last = None if timeout_s is None else self._clock.now() + timeout_s
-        aim = Aim(what=until, until=last, limit_s=timeout_s)
-        return await self._run("wait", words, targets, lambda s: wait(s, aim), True)
 
 
 def _rolling(batch: int | None, max_failures: int | None) -> Rolling:
