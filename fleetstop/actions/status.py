@@ -137,7 +137,7 @@ async def _second_look(
         followed = {family: follow(followed[family], now, family) for family in families}
         if not any(standing_still(followed[family], now, family) for family in families):
             break
-    marks = await _heard(scope, scene, now.tree)
+    marks = await heard(scope, scene, now.tree)
     job = scope.target.job
     judged = {
         family: judge(
@@ -174,7 +174,7 @@ async def _look(scope: Scope, scene: Scene) -> Look:
     )
 
 
-async def _heard(scope: Scope, scene: Scene, tree: ProcessTree) -> dict[ProcessId, Mark]:
+async def heard(scope: Scope, scene: Scene, tree: ProcessTree) -> dict[ProcessId, Mark]:
     """Who has heard a signal of an earlier stop: it may have shut its ears since. Nobody where
     the ledger cannot be read: a status does without."""
     ids = frozenset(kin.id for family in scene.found.families for kin in family.trainers)

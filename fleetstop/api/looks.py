@@ -1,20 +1,26 @@
-"""What only looks, from Python: status, gpus, wait, adopt; and which targets words mean."""
+"""What only looks, from Python: status, gpus, doctor, wait, adopt; and which targets words mean."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from typing import Unpack
 
+from fleetstop.actions.doctor import Rounds
 from fleetstop.actions.gpus import gpus
 from fleetstop.actions.status import status
+from fleetstop.actions.telling import Run
 from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.api import given
 from fleetstop.api.adopting import Adopted, adopted
+from fleetstop.api.examining import examined, visits
 from fleetstop.api.gpus import hosts_of
+from fleetstop.api.machine import log_fault, operator
 from fleetstop.api.past import failed_in
 from fleetstop.api.runs import Runs
 from fleetstop.core.address import Named, parse_address
+from fleetstop.core.checkup.checks import Checkup
 from fleetstop.core.inventory import Match, Target
 from fleetstop.core.redact import typed
 from fleetstop.core.report import Report
@@ -71,6 +77,21 @@ class Looks(Runs):
         hosts = hosts_of(self.inventory, targets)
         action = partial(gpus, inventory=self.inventory)
         return await self._run("gpus", words, hosts, action, True)
+
+    async def doctor(self, *words: str, **which: Unpack[given.Selects]) -> Checkup:
+        """Looks these places over, all of the inventory without a word. Nothing is changed, no
+        signal sent, no record kept."""
+        everything = (*self.inventory.hosts, *self.inventory.containers)
+        named = words if words or which.get("failed_in") else everything
+        targets = self.select(named, purpose="status", **which)
+        rounds = Rounds(
+            Run(id=secrets.token_hex(4), operator=operator(), origin="", inventory=self._named),
+            self._clock,
+            partial(self._open, dry_run=True, shares=False),
+            lambda target: self._site(target).turn_of("doctor"),
+            partial(log_fault, "doctor"),
+        )
+        return await examined(rounds, visits(self.inventory, targets), self._parallel)
 
     async def adopt(self, word: str, *, pid: int, name: str) -> Adopted:
         """How the job of this PID (as the container counts) would stand in the inventory, as

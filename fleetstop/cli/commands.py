@@ -174,6 +174,25 @@ def adopt(**given: Any) -> int:
     return run_adopt(**given)
 
 
+@group.command(short_help="Look every place over before anybody has to stop what runs there.")
+@click.argument("targets", nargs=-1)
+@selection
+@inventory
+@click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
+@click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
+@click.option("-q", "--quiet", is_flag=True, help="Only what is wrong or could not be seen.")
+@click.option("-v", "--verbose", is_flag=True, help="What is well too, a line each.")
+def doctor(**given: Any) -> int:
+    """Look hosts, containers and jobs over, and say what to type where something is wrong.
+
+    TARGET is as for status; none: the whole inventory. Changes nothing, sends nothing. Exit 0: all
+    could be looked at, whatever was found; 4: something could not.
+    """
+    from fleetstop.cli.examining import run_doctor
+
+    return run_doctor(**given)
+
+
 @group.command(short_help="What a verdict, a landing or an exit code means.")
 @click.argument("word", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")

@@ -849,13 +849,73 @@ unstage() {
   for r; do [ ! -e "$b/stage-$r" ] || return 20; done
 }
 
+# doctor's questions; none of them changes anything
+
+# have TOOL... : the time, and which of these programs are there
+have() {
+  echo "now $(date +%s.%N)"
+  for t; do command -v "$t" >/dev/null 2>&1 && echo "tool $t"; done
+  return 0
+}
+# health PCT : that pct can be run, its package's version, how many GPUs the kernel shows, and by
+# what the kernel's log can be read
+health() {
+  decode "$1"
+  case $text in -*) ;; *) command -v "$text" >/dev/null 2>&1 && echo pct ;; esac
+  v=$(dpkg-query -W -f '${Version}' pve-container 2>/dev/null) && [ -n "$v" ] && echo "version $v"
+  set -- /dev/nvidia[0-9]*; [ -e "$1" ] || shift; echo "devices $#"
+  # a journal on a dead disk hangs
+  if bounded 3000 journalctl -k -q -n 1 --no-pager | grep -q .; then echo "kernel_log journalctl"
+  elif bounded 3000 dmesg | grep -q .; then echo "kernel_log dmesg"; fi
+  return 0
+}
+# paths WHO PATH... : NUL records: WHO's uid; then of each path what it is (file, dir, other, none),
+# whether WHO may write it, or where it is none the nearest directory above it (yes, no, ?), that
+# directory, its owner. WHO: pid:N, as that process; a name; - us. 40: there is no such user
+paths() {
+  u=; g=; gs=
+  case $1 in
+    -) u=$(id -u) ;;
+    pid:*)
+      number "${1#pid:}" || return 2
+      { while read -r k a b c; do
+        case $k in Uid:) u=$b ;; Gid:) g=$b ;; Groups:) gs="$a $b $c" ;; esac
+      done <"/proc/${1#pid:}/status"; } 2>/dev/null ;;
+    *)
+      decode "$1"
+      case $text in ''|-*|*[!A-Za-z0-9_.@+-]*) return 2 ;; esac
+      u=$(id -u "$text" 2>/dev/null); g=$(id -g "$text" 2>/dev/null); gs=$(id -G "$text" 2>/dev/null) ;;
+  esac
+  [ -n "$u" ] || return 40
+  me=; [ "$u" != "$(id -u)" ] || me=yes
+  csv=; for i in $gs; do csv=${csv:+$csv,}$i; done
+  shift
+  printf '%s\0' "$u"
+  for p; do
+    path "$p"; near=$text; what=none
+    if [ -f "$text" ]; then what=file; elif [ -d "$text" ]; then what=dir
+    elif [ -e "$text" ] || [ -L "$text" ]; then what=other
+    else until [ -e "$near" ]; do near=${near%/*}; near=${near:-/}; done; fi
+    if [ $what = none ] && [ ! -d "$near" ]; then may=no; else mayhe "$near"; fi
+    printf '%s\0%s\0%s\0%s\0' "$what" "$may" "$near" "$(stat -Lc %u -- "$near" 2>/dev/null)"
+  done
+}
+mayhe() { # file -> $may: asked of the kernel as that user, which knows of ACLs and read-only mounts
+  set -- "$1" '[ -w "$0" ] && { [ ! -d "$0" ] || [ -x "$0" ]; } && echo yes || echo no'
+  if [ -n "$me" ]; then may=$(sh -c "$2" "$1")
+  elif [ -n "$csv" ]; then
+    may=$(setpriv --reuid="$u" --regid="$g" --groups="$csv" sh -c "$2" "$1" 2>/dev/null)
+  else may=$(setpriv --reuid="$u" --regid="$g" --clear-groups sh -c "$2" "$1" 2>/dev/null); fi
+  may=${may:-?}
+}
+
 echo; echo ready
 while IFS= read -r line <&3; do
   set -f; set -- $line; set +f
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|openers|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|tools|stage|unstage)
+    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|openers|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|tools|stage|unstage|have|health|paths)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;

@@ -1,0 +1,1 @@
+"""What `doctor` looks at and how it judges it; looks at nothing itself."""
