@@ -156,11 +156,18 @@ def _stopped(host: Host, command: str) -> str:
     return f"{command}   # once its jobs are stopped: fleetstop status shows them"
 
 
+def _seconds(at: str) -> float | None:
+    try:
+        return datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return None
+
+
 def clock(now: float | None, before: str, after: str, host: Host, vmid: int | None) -> Check:
     """`before`, `after`: this machine's time around the question, ISO 8601."""
-    if now is None:
+    first, last = _seconds(before), _seconds(after)
+    if now is None or first is None or last is None:
         return Check("clock", None, "its time could not be read")
-    first, last = (datetime.fromisoformat(each).timestamp() for each in (before, after))
     off = now - (first + last) / 2
     if abs(off) <= SKEW_S + abs(last - first) / 2:
         return Check("clock", True, f"within {SKEW_S:g} s of this machine's")

@@ -854,7 +854,7 @@ unstage() {
 # have TOOL... : the time, and which of these programs are there
 have() {
   echo "now $(date +%s.%N)"
-  for t; do command -v "$t" >/dev/null 2>&1 && echo "tool $t"; done
+  for t; do case $t in -*) ;; *) command -v "$t" >/dev/null 2>&1 && echo "tool $t" ;; esac; done
   return 0
 }
 # health PCT : that pct can be run, its package's version, how many GPUs the kernel shows, and by
