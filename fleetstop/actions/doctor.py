@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec import Struct
 from fleetstop.actions import looks
 from fleetstop.actions.doctor_job import look_over
 from fleetstop.actions.locate import all_of_it
+from fleetstop.actions.lock import Lock
 from fleetstop.actions.telling import Run, Scope, Teller
 from fleetstop.core.checkup import host as judge
 from fleetstop.core.checkup.checks import Check, Checked, Name, on_host
@@ -27,6 +28,8 @@ from fleetstop.errors import (
     HostUnreachable,
     LoginRefused,
     PrivilegeMissing,
+    Refused,
+    RemoteFailed,
 )
 from fleetstop.events import AnyEvent
 from fleetstop.ports import Clock, Place, Shell
@@ -47,13 +50,17 @@ class Rounds(Struct, frozen=True):
 
 
 class Visit(Struct, frozen=True):
-    """One host with those of its targets that were asked for. `jobs`: all that the inventory
-    has on the host itself; `containers`: whether it has any there."""
+    """One host with those of its targets that were asked for. `known`: all jobs that the inventory
+    has there, by VMID (None: on the host itself); `containers`: whether it has any."""
 
     host: Host
     targets: tuple[Target, ...]
-    jobs: tuple[Job, ...] = ()
+    known: Mapping[int | None, tuple[Job, ...]] = {}
     containers: bool = False
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return self.known.get(None, ())
 
 
 async def visit(rounds: Rounds, one: Visit) -> list[Checked]:
@@ -67,7 +74,7 @@ async def visit(rounds: Rounds, one: Visit) -> list[Checked]:
     places = _by_place(one.targets)
     async with asyncio.TaskGroup() as group:
         first = group.create_task(_host_checks(rounds, one, opened, turn))
-        rest = [group.create_task(_place(rounds, vmid, each)) for vmid, each in places.items()]
+        rest = [group.create_task(_place(rounds, one, vmid, each)) for vmid, each in places.items()]
     return [_host(one, first.result()), *(each for task in rest for each in task.result())]
 
 
@@ -108,7 +115,9 @@ async def _opened(rounds: Rounds, itself: Target) -> Place | tuple[Check, ...]:
 
 def _no_way(exc: CouldNotLook) -> tuple[Check, ...]:
     reached = (Check("reachable", True, "it answers"), Check("host_key", True, "its key is known"))
-    said = (exc.message, exc.hint or None)
+    # what a hint says before the command, and behind it, is for a sentence
+    fix, _, more = exc.hint.removeprefix("see for yourself: ").partition("; tried ")
+    said = (exc.message + (f"; tried {more}" if more else ""), fix or None)
     match exc:
         case HostKeyUnknown() | HostKeyChanged():
             return (reached[0], Check("host_key", False, *said))
@@ -151,7 +160,7 @@ async def _host_checks(
         Check("reachable", True, "it answers"),
         Check("host_key", True, "its key is known"),
         Check("login", True, f"let in as {host.ssh}"),
-        judge.root(place.without_root, host),
+        judge.root(place.without_root, host, bool(one.jobs)),
     ]
     async with turn:
         try:
@@ -196,12 +205,14 @@ async def tools_of(
 ) -> tuple[judge.Have, Check]:
     """One frame: the tools that are there, and the clock by which it answered."""
     before = clock.wall()
-    answer = await shell.run(Command("have", judge.TOOLS, deadline_s=10.0))
+    answer = await shell.run(Command("have", judge.ASKED, deadline_s=10.0))
     have = judge.parse_have(answer.data)
     return have, judge.clock(have.now, before, clock.wall(), host, vmid)
 
 
-async def _place(rounds: Rounds, vmid: int | None, targets: Sequence[Target]) -> list[Checked]:
+async def _place(
+    rounds: Rounds, one: Visit, vmid: int | None, targets: Sequence[Target]
+) -> list[Checked]:
     """A container with its jobs, or the jobs of the host itself: one place, one shell inside."""
     first = targets[0]
     async with rounds.turn(first):
@@ -213,7 +224,7 @@ async def _place(rounds: Rounds, vmid: int | None, targets: Sequence[Target]) ->
         except Exception as exc:
             return [_checked(first, [_fault(rounds, exc)], whole=vmid is not None)]
         try:
-            return await _looked_over(rounds, place, vmid, targets)
+            return await _looked_over(rounds, one, place, vmid, targets)
         except Exception as exc:
             return [_checked(first, [_fault(rounds, exc)], whole=vmid is not None)]
         finally:
@@ -221,7 +232,7 @@ async def _place(rounds: Rounds, vmid: int | None, targets: Sequence[Target]) ->
 
 
 async def _looked_over(
-    rounds: Rounds, place: Place, vmid: int | None, targets: Sequence[Target]
+    rounds: Rounds, one: Visit, place: Place, vmid: int | None, targets: Sequence[Target]
 ) -> list[Checked]:
     first = _scope(rounds, targets[0], place)
     checks = [] if vmid is None else [await _container(first)]
@@ -231,11 +242,15 @@ async def _looked_over(
     entered = await _enter(rounds, place, targets[0], [each.job for each in jobs if each.job])
     found = []
     for each in jobs:
-        told = await look_over(_scope(rounds, each, place), entered.shell, entered.why)
+        others = [job for job in one.known.get(vmid, ()) if job is not each.job]
+        scope = _scope(rounds, each, place)
+        told = await look_over(scope, entered.shell, entered.why, others)
         found.append(_checked(each, told))
     # the host has told of its own tools already
-    inside = [] if vmid is None else [_checked(targets[0], [*checks, *entered.checks], whole=True)]
-    return inside + found
+    if vmid is None:
+        return found
+    checks += [*entered.checks, await _lock(first)]
+    return [_checked(targets[0], checks, whole=True), *found]
 
 
 def _scope(rounds: Rounds, target: Target, place: Place) -> Scope:
@@ -252,14 +267,30 @@ async def _container(scope: Scope) -> Check:
         tree = await all_of_it(scope)
         if tree.processes and await scope.place.is_frozen():
             raise scope.place.frozen_error()
-    except (ContainerFrozen, ContainerMissing) as exc:
-        return Check("container", False, exc.message, exc.hint or None)
+    except ContainerFrozen as exc:
+        why = on_host(host, "lxc-info", "-n", str(vmid), "-s")
+        fix = f"{why}   # and once you know why: lxc-unfreeze -n {vmid}"
+        return Check("container", False, exc.message, fix)
+    except ContainerMissing as exc:
+        # it may have moved to another node
+        return Check("container", False, exc.message, on_host(host, host.pct, "list"))
     except CouldNotLook as exc:
         return Check("container", None, exc.message, exc.hint or None)
     if not tree.processes:
         start = on_host(host, host.pct, "start", str(vmid))
         return Check("container", False, "it is stopped", start)
     return Check("container", True, f"runs, {len(tree.processes)} processes")
+
+
+async def _lock(scope: Scope) -> Check:
+    """Whether a stop could write what it sends before it sends it; it would refuse, else."""
+    lock = Lock(scope.place.host, scope.run, scope.target.vmid, scope.clock)
+    try:
+        await lock.claimable()
+    except (CouldNotLook, Refused) as exc:
+        refused = isinstance(exc, Refused | RemoteFailed)
+        return Check("lock", False if refused else None, exc.message, exc.hint or None)
+    return Check("lock", True, "a stop could take it")
 
 
 class Entered(Struct, frozen=True):
@@ -272,7 +303,8 @@ class Entered(Struct, frozen=True):
 
 async def _enter(rounds: Rounds, place: Place, target: Target, jobs: Sequence[Job]) -> Entered:
     """One `pct exec` where anything in there is to be seen, and none else."""
-    if not any(_within(each) for each in jobs):
+    # without root on the host a signal goes through it, too
+    if place.without_root is None and not any(_within(each) for each in jobs):
         return Entered()
     host, vmid = target.host, target.vmid
     try:

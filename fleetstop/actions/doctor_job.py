@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from fleetstop.actions.locate import Scene, locate
@@ -12,8 +14,9 @@ from fleetstop.core.checkup import job as judge
 from fleetstop.core.checkup.checks import Check, Name
 from fleetstop.core.climbing.requests import heard_by_all
 from fleetstop.core.commands import Command
+from fleetstop.core.inventory import Job
 from fleetstop.core.judging.evidence import deafness
-from fleetstop.core.kin.family import Family
+from fleetstop.core.kin.family import Family, find
 from fleetstop.core.process import Process
 from fleetstop.core.redact import brief
 from fleetstop.errors import CouldNotLook
@@ -22,9 +25,12 @@ from fleetstop.ports import Shell
 _OUTPUTS = (1, 2)
 
 
-async def look_over(scope: Scope, inside: Shell | None, why: str | None) -> list[Check]:
+async def look_over(
+    scope: Scope, inside: Shell | None, why: str | None, others: Sequence[Job] = ()
+) -> list[Check]:
     """`inside`: where the job's files are; None: they are not asked for, or, with `why`, cannot
-    be looked at. Its processes are seen from the host all the same."""
+    be looked at. Its processes are seen from the host all the same. `others`: the other jobs that
+    the inventory has in the same place."""
     job = scope.target.job
     assert job is not None
     # without its files: what cannot be entered still tells whom a signal would reach
@@ -33,19 +39,19 @@ async def look_over(scope: Scope, inside: Shell | None, why: str | None) -> list
     scene: Scene | None = None
     try:
         scene = await locate(msgspec.structs.replace(scope, target=aim), gpus=False)
-        checks = await _found(scope, scene)
+        checks = await _found(scope, scene, others)
     except CouldNotLook as exc:
         checks = [Check("job", None, exc.message, exc.hint or None)]
     return checks + await _files(scope, scene, inside, why)
 
 
-async def _found(scope: Scope, scene: Scene) -> list[Check]:
+async def _found(scope: Scope, scene: Scene, others: Sequence[Job]) -> list[Check]:
     found, status = scene.found, scope.run.typed("status", scope.target.name)
     if found.unclear is not None:
         return [Check("job", False, found.unclear, status)]
     families = [each for each in found.families if each.trainers]
     if not families:
-        strangers = gpu_strangers(scene)
+        strangers = _strangers(scene, others)
         if strangers and not found.leftovers:
             says = f"nothing matches, and {strangers} holds a GPU here"
             place = scope.target.name.partition(":")[0]
@@ -59,6 +65,16 @@ async def _found(scope: Scope, scene: Scene) -> list[Check]:
     lead = families[0].trainers[0]
     checks = [Check("job", True, f"runs as {lead.pid} {brief(lead.argv)}")]
     return [*checks, *[await _stops(scope, scene, each) for each in families]]
+
+
+def _strangers(scene: Scene, others: Sequence[Job]) -> str:
+    """Who holds a GPU there and is of no job; empty too where that cannot be told: what a pgrep, a
+    tmux session or a pid file of another job names was not asked."""
+    if any(each.match.pgrep or each.match.tmux or each.match.pidfile for each in others):
+        return ""
+    found = [find(scene.tree, each.match, each) for each in others]
+    theirs = {kin.id.pid for one in found for family in one.families for kin in family.members}
+    return gpu_strangers(msgspec.structs.replace(scene, tree=scene.tree.without(theirs)))
 
 
 async def _stops(scope: Scope, scene: Scene, family: Family) -> Check:

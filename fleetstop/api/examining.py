@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fleetstop.actions.doctor import Rounds, Visit, visit
 from fleetstop.core.checkup.checks import Checked, Checkup, checkup
-from fleetstop.core.inventory import Host, Inventory, Target
+from fleetstop.core.inventory import Host, Inventory, Job, Target
 
 
 def visits(inventory: Inventory, targets: Sequence[Target]) -> list[Visit]:
@@ -19,9 +19,11 @@ def visits(inventory: Inventory, targets: Sequence[Target]) -> list[Visit]:
 
 
 def _visit(inventory: Inventory, host: Host, targets: Sequence[Target]) -> Visit:
-    known = any(each.host == host.name for each in inventory.containers.values())
-    containers = known or any(each.vmid is not None for each in targets)
-    return Visit(host, tuple(targets), host.jobs, containers)
+    there: dict[int | None, tuple[Job, ...]] = {
+        each.vmid: each.jobs for each in inventory.containers.values() if each.host == host.name
+    }
+    containers = bool(there) or any(each.vmid is not None for each in targets)
+    return Visit(host, tuple(targets), {**there, None: host.jobs}, containers)
 
 
 async def examined(rounds: Rounds, all_: Sequence[Visit], parallel: int) -> Checkup:

@@ -78,6 +78,11 @@ def test_two_trees_and_a_stranger_on_the_gpu() -> None:
     found = told(host)
     assert found["job"].ok is False
     assert found["job"].fix == "fleetstop adopt ct200 --pid 10 --as NAME"
+    # one of another job is no stranger
+    for match, well in ((Match(script="other.py"), True), (Match(script="third.py"), False)):
+        known = [Job(name="other", match=match)]
+        checks = asyncio.run(look_over(Stage(host).scope, None, None, known))
+        assert checks[0].ok is well, checks
 
 
 def test_what_does_not_run_is_no_problem() -> None:
@@ -118,7 +123,7 @@ def visited(opening: Callable[[Target], Awaitable[Place]], faults: list[str]) ->
     other = msgspec.structs.replace(TARGET, name="ct300:train", vmid=300)
 
     async def story() -> list[Checked]:
-        return await visit(rounds(opening, faults), Visit(HOST, (TARGET, other), (), True))
+        return await visit(rounds(opening, faults), Visit(HOST, (TARGET, other), {}, True))
 
     return asyncio.run(story())
 
@@ -171,10 +176,12 @@ def test_a_container_that_is_not_there_or_cannot_be_entered() -> None:
 
     found = {each.place: each for each in visited(opening, [])}
     assert found["ct300"].checks == (
-        Check("container", False, "pve1 has no container 300", "pct list"),
+        Check(
+            "container", False, "pve1 has no container 300", "ssh root@pve1 '/usr/sbin/pct list'"
+        ),
     )
     ways = {each.check: each.ok for each in found["ct200"].checks}
-    assert ways == {"container": True, "entered": False}
+    assert ways == {"container": True, "entered": False, "lock": True}
     jobs = {each.check: each.ok for each in found["ct200:train"].checks}
     assert jobs == {"job": True, "stops": True, "checkpoints": None}
 

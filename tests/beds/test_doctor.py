@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from fleetstop.lab.login import Login, login
 
 from .bed import Bed, lives, with_job, words_of
 from .test_could_not_look import changed
@@ -84,7 +87,7 @@ def test_all_is_well(box: Bed) -> None:
     assert "all is well" in told.people
     assert {each for _, each in told.checks} == {
         *("reachable", "host_key", "login", "root", "pct", "tools", "nvidia_smi", "clock"),
-        *("kernel_log", "container", "entered", "job", "stops", "log", "checkpoints"),
+        *("kernel_log", "container", "entered", "lock", "job", "stops", "log", "checkpoints"),
     }
     assert (told.connections, told.pct_calls) == (1, 1)
     assert lives(job)
@@ -214,3 +217,37 @@ def test_nvidia_smi_that_is_ill(box: Bed, knobs: dict[str, object], says: str, f
     assert fix in check["fix"]
     assert told.seconds < 40
     assert lives(job)
+
+
+def test_two_jobs_of_a_container_are_one_pct(box: Bed, tmp_path: Path) -> None:
+    job = box.start()
+    stanza = (
+        "match: {script: train.py}\n        stop_signal: INT\n        log: /workspace/train.log"
+    )
+    stanza += "\n      other:\n        match: {script: other.py}\n        log: /workspace/other.log"
+    told = doctor(box, inventory=with_job(box, tmp_path, stanza))
+    assert (told.code, told.wrong(), told.unseen()) == (0, set(), set()), told.people
+    assert told.checks[":other", "job"]["says"] == "it does not run"
+    assert (told.connections, told.pct_calls) == (1, 1)
+    assert lives(job)
+
+
+@pytest.fixture
+def someone() -> Iterator[Login]:
+    with login() as who:
+        yield who
+
+
+def test_a_login_without_root_and_with_pct_is_well(
+    box: Bed, someone: Login, tmp_path: Path
+) -> None:
+    box.start(how="deaf")
+    inventory = changed(box, tmp_path, ("ssh: root@", f"ssh: {someone.name}@"))
+    told = doctor(box, inventory=inventory)
+    assert {("", "entered"), (":train", "stops")} <= told.wrong(), told.people
+    assert "NOPASSWD" in told.checks["", "entered"]["fix"]
+    someone.allow(str(box.lab.pct), str(box.lab.nvidia_smi))
+    told = doctor(box, inventory=inventory)
+    assert told.wrong() - {("lab1", "kernel_log")} == {(":train", "stops")}, told.people
+    assert told.checks["lab1", "root"]["ok"] is True
+    assert (told.connections, told.pct_calls) == (1, 1)

@@ -59,6 +59,16 @@ def test_the_tools_that_are_there_and_the_time(kind: str) -> None:
     assert abs(have.now - time.time()) < 60
 
 
+def test_a_find_that_cannot_print_is_none(kind: str, tmp_path: Path) -> None:
+    """busybox's knows no -printf: with it no checkpoint could be listed."""
+    for name in ("find", "stat"):
+        tool(tmp_path, name, "echo unrecognized: $2 >&2; exit 1")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert parse_have(asked(kind, "have", "find", "stat", "grep", env=env).data).tools == {"grep"}
+    whole = parse_have(asked(kind, "have", "find", "stat", "grep").data)
+    assert whole.tools == {"find", "stat", "grep"}
+
+
 def test_health_tells_version_and_log(kind: str, tmp_path: Path) -> None:
     tool(tmp_path, "pct", "exit 9")
     tool(tmp_path, "dpkg-query", "printf 5.2.2")

@@ -54,7 +54,9 @@ def test_only_what_the_inventory_needs_is_missed() -> None:
     assert not told.ok
     assert "python3 (redeploy and launch), tar (redeploy)" in told.says
     assert told.fix is not None
-    assert told.fix.endswith("apt-get install -y python3 tar'")
+    assert told.fix.endswith("apt-get install python3 tar'")
+    alpine = Have(bare.tools | {"apk"}, 0.0)
+    assert str(of_host.tools(alpine, [launched], HOST, 200).fix).endswith("apk add python3 tar'")
     asked = msgspec.structs.replace(JOB, match=Match(pgrep="train"))
     told = of_host.tools(bare, [asked], HOST, 200)
     assert (told.ok, "procps" in str(told.fix)) == (False, True)
@@ -83,12 +85,14 @@ def test_a_slow_answer_is_no_wrong_clock() -> None:
 
 
 def test_root_that_was_not_wanted_is_no_problem() -> None:
-    assert of_host.root(None, HOST).ok
+    assert of_host.root(None, HOST, True).ok
     never = Host(name="b", ssh="ml@b", sudo="never")
-    assert of_host.root("no root on b (sudo: never)", never).ok
-    told = of_host.root("no root on b (a password is required)", Host(name="b", ssh="ml@b"))
+    assert of_host.root("no root on b (sudo: never)", never, True).ok
+    why, ml = "no root on b (a password is required)", Host(name="b", ssh="ml@b")
+    assert of_host.root(why, ml, False).ok
+    told = of_host.root(why, ml, True)
     assert not told.ok
-    assert "ml ALL=(root) NOPASSWD: /bin/sh, /usr/sbin/pct" in str(told.fix)
+    assert "ml ALL=(root) NOPASSWD: /bin/sh" in str(told.fix)
 
 
 def test_pct_is_missed_only_where_there_are_containers() -> None:
@@ -175,6 +179,9 @@ def test_the_log() -> None:
     assert "it writes to /w/other.log" in told.says
     assert str(told.fix).startswith("log: /w/other.log")
     assert not of_job.log(TARGET, gone, True, "root", None).ok
+    told = of_job.log(TARGET, gone, True, "root", "/w/a.log (deleted)")
+    assert (told.ok, "deleted under it" in told.says) == (False, True)
+    assert "in the inventory" not in str(told.fix)
     assert not of_job.log(TARGET, closed, False, "ml", None).ok
     assert not of_job.log(TARGET, PathSeen("dir", True, "/w/a.log", 0), True, "root", None).ok
 

@@ -27,6 +27,7 @@ Name = Literal[
     # a container
     "container",
     "entered",
+    "lock",
     # a job
     "job",
     "stops",

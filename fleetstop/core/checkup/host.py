@@ -21,6 +21,9 @@ ALWAYS = ("find", "grep", "head", "tail", "stat", "date", "mktemp", "sha256sum")
 SOMETIMES = {"python3": "redeploy and launch", "tar": "redeploy", "pgrep": "match: {pgrep: …}"}
 SOMETIMES |= {"tmux": "match: {tmux: …} and keys", "setpriv": "seeing what another user may write"}
 TOOLS = (*ALWAYS, *SOMETIMES)
+# how a missing one is had; asked for with them, and the first that is there is named
+_INSTALL = {"apt-get": "install", "apk": "add", "dnf": "install", "zypper": "install"}
+ASKED = (*TOOLS, "py-spy", *_INSTALL)
 _PACKAGE = {"find": "findutils", "pgrep": "procps", "setpriv": "util-linux"}
 _PACKAGE |= dict.fromkeys(("head", "tail", "stat", "date", "mktemp", "sha256sum"), "coreutils")
 
@@ -83,27 +86,35 @@ def needed(jobs: Sequence[Job]) -> frozenset[str]:
 def tools(have: Have, jobs: Sequence[Job], host: Host, vmid: int | None) -> Check:
     """`jobs`: those that live there; nobody else's tools are used for them."""
     must = needed(jobs) - have.tools
-    spare = [name for name in SOMETIMES if name not in have.tools and name not in must]
     if not must:
-        none = "".join(f"; no {each}, so not: {SOMETIMES[each]}" for each in spare)
-        return Check("tools", True, f"all that is used is there{none}")
+        spare = dict(SOMETIMES) if jobs else {}
+        spare |= {"py-spy": "status --stacks"} if vmid is None else {}
+        none = [f"; no {each}, so not: {use}" for each, use in spare.items()]
+        lack = [text for each, text in zip(spare, none, strict=True) if each not in have.tools]
+        return Check("tools", True, f"all that is used is there{''.join(lack)}")
     names = [each for each in TOOLS if each in must]
     lacks = ", ".join(f"{each} ({SOMETIMES.get(each, 'looking')})" for each in names)
     packages = dict.fromkeys(_PACKAGE.get(each, each) for each in names)
-    fix = at_place(host, vmid, "apt-get", "install", "-y", *packages)
+    way = next((each for each in _INSTALL if each in have.tools), "apt-get")
+    fix = at_place(host, vmid, way, _INSTALL[way], *packages)
     return Check("tools", False, f"missing, and needed here: {lacks}", fix)
 
 
-def root(without: str | None, host: Host) -> Check:
-    """`without`: why there is none, a sentence; see ports.Place."""
+def root(without: str | None, host: Host, jobs: bool) -> Check:
+    """`without`: why there is none, a sentence; see ports.Place. `jobs`: the host has some of its
+    own; those in containers are reached through pct."""
     if without is None:
         return Check("root", True, "there is root: processes are seen and signalled from the host")
-    unseen = "open files are seen, and signals sent, through pct only"
     if host.sudo == "never":
+        unseen = "of other users, open files are not seen and nothing can be signalled"
         return Check("root", True, f"{without}, as the inventory says: {unseen}")
+    if not jobs:
+        through = "what is in containers is seen and signalled through `sudo -n pct`"
+        return Check("root", True, f"{without}: {through}")
+    unseen = "jobs of other users on it can be neither seen whole nor signalled"
     user = host.ssh.rpartition("@")[0] or "LOGIN"
-    rule = f"{user} ALL=(root) NOPASSWD: /bin/sh, {host.pct}"
-    return Check("root", False, f"{without}: {unseen}", f"visudo, on {host.name}: {rule}")
+    rule = f"{user} ALL=(root) NOPASSWD: /bin/sh"
+    return Check("root", False, f"{without}: {unseen}", f"visudo   # on {host.name}: {rule}")
 
 
 def pct(health: Health, host: Host, containers: bool) -> Check:

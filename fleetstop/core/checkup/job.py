@@ -9,6 +9,7 @@ from msgspec import Struct
 from fleetstop.core.checkup.checks import Check, Name, at_place
 from fleetstop.core.inventory import Target
 
+_DELETED = " (deleted)"
 NOBODY = 65534
 """Whom the kernel names as the owner of what a user namespace has no number for."""
 
@@ -75,6 +76,9 @@ def log(target: Target, seen: PathSeen, runs: bool, user: str, writes: str | Non
         return Check("log", False, f"{path} is no file", look)
     if not runs:
         return _to_be_made(target, "log", str(path), seen, user)
+    if writes is not None and writes.endswith(_DELETED):
+        says = f"{path} is not there; the job writes on into a file that was deleted under it"
+        return Check("log", False, says, _which(target))
     if writes is not None:
         fix = f"log: {writes}   # in the inventory"
         return Check("log", False, f"{path} is not there; it writes to {writes}", fix)

@@ -851,10 +851,18 @@ unstage() {
 
 # doctor's questions; none of them changes anything
 
-# have TOOL... : the time, and which of these programs are there
+# have TOOL... : the time, and which of these programs are there. A find or stat that cannot print
+# what we ask for (busybox) is none.
 have() {
   echo "now $(date +%s.%N)"
-  for t; do case $t in -*) ;; *) command -v "$t" >/dev/null 2>&1 && echo "tool $t" ;; esac; done
+  for t; do
+    case $t in
+      -*) false ;;
+      find) find / -maxdepth 0 -printf '' ;;
+      stat) stat --printf '' / ;;
+      *) command -v "$t" ;;
+    esac >/dev/null 2>&1 && echo "tool $t"
+  done
   return 0
 }
 # health PCT : that pct can be run, its package's version, how many GPUs the kernel shows, and by
