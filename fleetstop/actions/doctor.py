@@ -177,6 +177,8 @@ async def _host_frames(rounds: Rounds, one: Visit, place: Place) -> list[Check]:
     try:
         have, clock = await tools_of(rounds.clock, place.host, host, None)
         answer = await place.host.run(Command("health", (host.pct,), deadline_s=15.0))
+        if answer.status != 0:
+            raise RemoteFailed(f"it could not say how it is (status {answer.status})")
         health = judge.parse_health(answer.data)
     except CouldNotLook as exc:
         unseen: tuple[Name, ...] = ("pct", "tools", "clock", "nvidia_smi", "kernel_log")
@@ -207,6 +209,9 @@ async def tools_of(
     before = clock.wall()
     answer = await shell.run(Command("have", judge.ASKED, deadline_s=10.0))
     have = judge.parse_have(answer.data)
+    if answer.status != 0 or have.now is None:
+        # what could not be asked for is not missing
+        raise RemoteFailed(f"it could not say which tools it has (status {answer.status})")
     return have, judge.clock(have.now, before, clock.wall(), host, vmid)
 
 

@@ -124,10 +124,11 @@ async def _files(
         return [Check(each, None, f"could not be looked at: {lost}") for each in asked]
     uid, found = seen
     user = "root" if uid == "0" else who if ":" not in who and who != "-" else f"uid {uid}"
+    pid = lead.pid if lead is not None else None
     checks = []
     for name, path in zip(asked, found, strict=True):
         if name == "log":
-            checks.append(judge.log(scope.target, path, lead is not None, user, _writes(lead)))
+            checks.append(judge.log(scope.target, path, pid, user, _writes(lead)))
         else:
             checks.append(judge.checkpoints(scope.target, path, user))
     return checks

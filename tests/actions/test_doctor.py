@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -195,6 +196,16 @@ def test_a_host_that_stops_answering_is_not_called_well() -> None:
         place.host.on("health", FrameTimedOut("pve1: no answer within 15 s"))
         return place
 
+    async def answering(answer: Answer, _: Target) -> Place:
+        place = script(host)
+        place.host.on("have", answer)
+        return place
+
+    for answer in (Answer(9, b""), Answer(0, b"now \n")):
+        found = visited(partial(answering, answer), [])
+        assert {each.check for each in found[0].checks if each.ok is None} == {
+            *("pct", "tools", "clock", "nvidia_smi", "kernel_log")
+        }
     first = visited(opening, [])[0]
     unseen = {each.check for each in first.checks if each.ok is None}
     assert unseen == {"pct", "tools", "clock", "nvidia_smi", "kernel_log"}

@@ -19,7 +19,7 @@ import pytest
 
 from fleetstop.lab.login import Login, login
 
-from .bed import Bed, lives, with_job, words_of
+from .bed import Bed, lives, until, with_job, words_of
 from .test_could_not_look import changed
 
 pytestmark = pytest.mark.bed
@@ -244,10 +244,30 @@ def test_a_login_without_root_and_with_pct_is_well(
     box.start(how="deaf")
     inventory = changed(box, tmp_path, ("ssh: root@", f"ssh: {someone.name}@"))
     told = doctor(box, inventory=inventory)
+    assert told.code == 4
     assert {("", "entered"), (":train", "stops")} <= told.wrong(), told.people
     assert "NOPASSWD" in told.checks["", "entered"]["fix"]
     someone.allow(str(box.lab.pct), str(box.lab.nvidia_smi))
     told = doctor(box, inventory=inventory)
     assert told.wrong() - {("lab1", "kernel_log")} == {(":train", "stops")}, told.people
-    assert told.checks["lab1", "root"]["ok"] is True
+    assert (told.code, told.checks["lab1", "root"]["ok"]) == (0, True)
     assert (told.connections, told.pct_calls) == (1, 1)
+
+
+def test_ctrl_c_ends_it_at_once_and_leaves_nothing(box: Bed) -> None:
+    job = box.start()
+    box.lab.set_gpus(hang=True)
+    try:
+        line = [sys.executable, "-m", "fleetstop", "doctor", "--json", "-i", str(box.lab.inventory)]
+        running = subprocess.Popen([*line, "lab1", box.name], stdout=subprocess.PIPE, text=True)
+        until(box.litter)
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=30)
+        assert (running.returncode, out) == (130, "")
+        assert time.monotonic() - began < 15
+    finally:
+        box.lab.set_gpus(hang=False)
+        end_those_that_hang(box)
+    assert lives(job)
+    assert box.signals_seen(job) == 0

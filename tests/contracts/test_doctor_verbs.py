@@ -92,6 +92,14 @@ def test_a_journal_that_hangs_is_not_waited_for(kind: str, tmp_path: Path) -> No
     assert time.monotonic() - began < 15
 
 
+def test_where_nothing_can_be_put_down_the_kernel_log_is_not_called_closed(
+    kind: str, tmp_path: Path
+) -> None:
+    tool(tmp_path, "mktemp", "echo no space >&2; exit 1")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert parse_health(asked(kind, "health", "pct", env=env).data).kernel_log == "?"
+
+
 def test_what_paths_are_and_whether_we_may_write_them(kind: str, tmp_path: Path) -> None:
     log, odd = tmp_path / "a b.log", tmp_path / "to nowhere"
     log.write_text("x")

@@ -100,7 +100,8 @@ def test_pct_is_missed_only_where_there_are_containers() -> None:
     assert of_host.pct(HEALTH, HOST, True).says.endswith("pve-container 5.2.2")
     assert of_host.pct(none, HOST, False).ok
     assert not of_host.pct(none, HOST, True).ok
-    assert not of_host.kernel_log(none, HOST).ok
+    assert of_host.kernel_log(none, HOST).ok is False
+    assert of_host.kernel_log(msgspec.structs.replace(none, kernel_log="?"), HOST).ok is None
 
 
 MISMATCH = b"Failed to initialize NVML: Driver/library version mismatch\n"
@@ -140,6 +141,11 @@ def test_nvidia_smi(view: GpuView, ok: bool, says: str, fix: str | None) -> None
     assert fix is None or fix in str(told.fix)
 
 
+def test_nvidia_smi_that_could_not_be_asked_is_not_ill() -> None:
+    unseen = Unseen("nvidia-smi could not be asked (status 20)")
+    assert of_host.nvidia_smi(unseen, False, HEALTH, HOST, True).ok is None
+
+
 def test_no_nvidia_smi_is_a_problem_only_where_there_are_gpus() -> None:
     none, unseen = Health(True, None, 0, None), Unseen("there is no nvidia-smi on the host")
     assert of_host.nvidia_smi(unseen, True, none, HOST, False).ok
@@ -172,17 +178,17 @@ def test_the_log() -> None:
     here = PathSeen("file", True, "/w/a.log", 0)
     gone = PathSeen("none", True, "/w", 0)
     closed = PathSeen("none", False, "/", 0)
-    assert of_job.log(TARGET, here, True, "root", None).ok
-    assert of_job.log(TARGET, gone, False, "root", None).ok
-    told = of_job.log(TARGET, gone, True, "root", "/w/other.log")
+    assert of_job.log(TARGET, here, 7, "root", None).ok
+    assert of_job.log(TARGET, gone, None, "root", None).ok
+    told = of_job.log(TARGET, gone, 7, "root", "/w/other.log")
     assert not told.ok
     assert "it writes to /w/other.log" in told.says
     assert str(told.fix).startswith("log: /w/other.log")
-    assert not of_job.log(TARGET, gone, True, "root", None).ok
-    told = of_job.log(TARGET, gone, True, "root", "/w/a.log (deleted)")
+    assert not of_job.log(TARGET, gone, 7, "root", None).ok
+    told = of_job.log(TARGET, gone, 7, "root", "/w/a.log (deleted)")
     assert (told.ok, "deleted under it" in told.says) == (False, True)
     assert "in the inventory" not in str(told.fix)
-    assert not of_job.log(TARGET, closed, False, "ml", None).ok
+    assert not of_job.log(TARGET, closed, None, "ml", None).ok
     assert not of_job.log(TARGET, PathSeen("dir", True, "/w/a.log", 0), True, "root", None).ok
 
 

@@ -87,13 +87,18 @@ def checkup(places: Sequence[Checked]) -> Checkup:
 
 def on_host(host: Host, *words: str) -> str:
     """A command line that runs these words there as root."""
+    return told_to(host, shlex.join(words))
+
+
+def told_to(host: Host, text: str) -> str:
+    """The same for shell text, whose first command is run as root."""
     user, at, _ = host.ssh.rpartition("@")
-    sudo = ("sudo",) if at and user != "root" else ()
+    sudo = "sudo " if at and user != "root" else ""
     way = ["ssh", *(("-J", host.jump) if host.jump else ())]
     way += ["-p", str(host.port)] if host.port else []
     way += ["-i", host.identity] if host.identity else []
     # ssh hands one text to the far end's shell
-    return shlex.join([*way, host.ssh, shlex.join([*sudo, *words])])
+    return shlex.join([*way, host.ssh, sudo + text])
 
 
 def at_place(host: Host, vmid: int | None, *words: str) -> str:

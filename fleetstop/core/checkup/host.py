@@ -10,7 +10,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from fleetstop.core.checkup.checks import Check, at_place, on_host
+from fleetstop.core.checkup.checks import Check, at_place, on_host, told_to
 from fleetstop.core.gpu import GpuView, Unseen
 from fleetstop.core.inventory import Host, Job
 
@@ -31,7 +31,7 @@ _PACKAGE |= dict.fromkeys(("head", "tail", "stat", "date", "mktemp", "sha256sum"
 class Health(Struct, frozen=True):
     """What verb `health` said. `pct`: whether that file can be run; `version` of pve-container,
     None unseen; `devices`: how many /dev/nvidiaN there are; `kernel_log`: how it could be read
-    (journalctl, dmesg), None: it could not."""
+    (journalctl, dmesg), `?`: it could not be asked, None: it is closed to us."""
 
     pct: bool
     version: str | None
@@ -124,7 +124,7 @@ def pct(health: Health, host: Host, containers: bool) -> Check:
     if not containers:
         return Check("pct", True, f"no {host.pct}: a machine without containers")
     says = f"no {host.pct} there, and the inventory has containers on {host.name}"
-    find = on_host(host, "sh", "-c", "command -v pct")
+    find = told_to(host, "find / -xdev -name pct -type f")
     return Check("pct", False, f"{says}: no container can be entered", find)
 
 
@@ -139,6 +139,8 @@ def nvidia_smi(
         find = on_host(host, "cat", "/proc/driver/nvidia/version")
         says = f"no nvidia-smi, but {why}: who holds GPU memory cannot be seen"
         return Check("nvidia_smi", False, says, find)
+    if isinstance(view, Unseen) and "could not be asked" in view.reason:
+        return Check("nvidia_smi", None, view.reason)
     if isinstance(view, Unseen):
         return Check("nvidia_smi", False, view.reason, _mended(view.reason, host))
     faults = [f"GPU {each.index} {each.fault}" for each in view.gpus if each.fault]
@@ -160,7 +162,7 @@ def _mended(reason: str, host: Host) -> str:
         return _stopped(host, on_host(host, "reboot"))
     if "not loaded" in reason:
         return on_host(host, "modprobe", "nvidia")
-    return on_host(host, "sh", "-c", "dmesg | grep -E 'NVRM|Xid' | tail -n 20")
+    return told_to(host, 'dmesg | grep -E "NVRM|Xid" | tail -n 20')
 
 
 def _stopped(host: Host, command: str) -> str:
@@ -189,6 +191,10 @@ def clock(now: float | None, before: str, after: str, host: Host, vmid: int | No
 
 
 def kernel_log(health: Health, host: Host) -> Check:
+    if health.kernel_log == "?":
+        return Check(
+            "kernel_log", None, "journalctl and dmesg could not be asked, or do not answer"
+        )
     if health.kernel_log:
         return Check("kernel_log", True, f"can be read with {health.kernel_log}")
     says = "the kernel's log cannot be read: an OOM kill or a GPU's Xid would not be seen"

@@ -64,8 +64,10 @@ def stops(target: Target, deaf: str | None, hears: Sequence[str], again: str, se
     return Check("stops", True, f"hears {wanted or hears[0]}")
 
 
-def log(target: Target, seen: PathSeen, runs: bool, user: str, writes: str | None) -> Check:
-    """`runs`: a trainer is alive. `writes`: a path that it has open as its output."""
+def log(
+    target: Target, seen: PathSeen, trainer: int | None, user: str, writes: str | None
+) -> Check:
+    """`trainer`: one that is alive, as it is numbered there. `writes`: where its output goes."""
     job = target.job
     assert job is not None
     path = job.log
@@ -74,15 +76,15 @@ def log(target: Target, seen: PathSeen, runs: bool, user: str, writes: str | Non
     if seen.what in ("dir", "other"):
         look = at_place(target.host, target.vmid, "ls", "-ld", str(path))
         return Check("log", False, f"{path} is no file", look)
-    if not runs:
+    if trainer is None:
         return _to_be_made(target, "log", str(path), seen, user)
     if writes is not None and writes.endswith(_DELETED):
         says = f"{path} is not there; the job writes on into a file that was deleted under it"
-        return Check("log", False, says, _which(target))
+        return Check("log", False, says, _outputs(target, trainer))
     if writes is not None:
         fix = f"log: {writes}   # in the inventory"
         return Check("log", False, f"{path} is not there; it writes to {writes}", fix)
-    return Check("log", False, f"{path} is not there, and the job runs", _which(target))
+    return Check("log", False, f"{path} is not there, and the job runs", _outputs(target, trainer))
 
 
 def checkpoints(target: Target, seen: PathSeen, user: str) -> Check:
@@ -102,8 +104,8 @@ def checkpoints(target: Target, seen: PathSeen, user: str) -> Check:
     return _closed(target, "checkpoints", path, seen, user)
 
 
-def _which(target: Target) -> str:
-    return at_place(target.host, target.vmid, "sh", "-c", "ls -l /proc/[0-9]*/fd/1 | grep -v pipe")
+def _outputs(target: Target, trainer: int) -> str:
+    return at_place(target.host, target.vmid, "ls", "-l", f"/proc/{trainer}/fd")
 
 
 def _to_be_made(target: Target, name: Name, path: str, seen: PathSeen, user: str) -> Check:

@@ -872,9 +872,12 @@ health() {
   case $text in -*) ;; *) command -v "$text" >/dev/null 2>&1 && echo pct ;; esac
   v=$(dpkg-query -W -f '${Version}' pve-container 2>/dev/null) && [ -n "$v" ] && echo "version $v"
   set -- /dev/nvidia[0-9]*; [ -e "$1" ] || shift; echo "devices $#"
-  # a journal on a dead disk hangs
-  if bounded 3000 journalctl -k -q -n 1 --no-pager | grep -q .; then echo "kernel_log journalctl"
-  elif bounded 3000 dmesg | grep -q .; then echo "kernel_log dmesg"; fi
+  # a journal on a dead disk hangs; what could not even be asked is not closed to us
+  k=
+  v=$(bounded 3000 journalctl -k -q -n 1 --no-pager) || k='?'
+  if [ -n "$v" ]; then k=journalctl
+  elif v=$(bounded 3000 dmesg) && [ -n "$v" ]; then k=dmesg; fi
+  [ -z "$k" ] || echo "kernel_log $k"
   return 0
 }
 # paths WHO PATH... : NUL records: WHO's uid; then of each path what it is (file, dir, other, none),
