@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from fleetstop.api import Fleet
-from fleetstop.cli.running import complain, work_alone
+from fleetstop.cli.running import complain, selected, work_alone
 from fleetstop.core.checkup.checks import Checkup
 from fleetstop.errors import FleetstopError
 from fleetstop.view.checkup import shown
@@ -19,7 +19,7 @@ from fleetstop.view.stream import Outlet
 
 def run_doctor(**given: Any) -> int:
     async def work(fleet: Fleet) -> Checkup:
-        return await fleet.doctor(*given["targets"], limit=given["limit"], exclude=given["exclude"])
+        return await fleet.doctor(*given["targets"], **selected(given))
 
     try:
         fleet = Fleet.load(given["inventory"], parallel=given["parallel"], record=False)

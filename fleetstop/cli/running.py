@@ -143,7 +143,7 @@ def selected(given: Given) -> Selects:
 
 
 def matched(given: Given) -> Match | None:
-    named = [key for key in ("script", "pgrep", "pid") if given[key] is not None]
+    named = [key for key in ("script", "pgrep", "pid") if given.get(key) is not None]
     if not named:
         return None
     if len(named) > 1:

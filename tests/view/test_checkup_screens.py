@@ -25,7 +25,7 @@ MISMATCH = Check(
     "nvidia_smi",
     False,
     "nvidia-smi does not fit the loaded kernel module (jobs run on); update or reboot it",
-    "ssh root@10.1.2.6 reboot   # once its jobs are stopped: fleetstop status shows them",
+    "# stop its jobs first, fleetstop status shows them; then: ssh root@10.1.2.6 reboot",
 )
 DEAF = Check(
     "stops",

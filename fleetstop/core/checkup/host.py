@@ -166,7 +166,8 @@ def _mended(reason: str, host: Host) -> str:
 
 
 def _stopped(host: Host, command: str) -> str:
-    return f"{command}   # once its jobs are stopped: fleetstop status shows them"
+    """Pasted as it stands it does nothing."""
+    return f"# stop its jobs first, fleetstop status shows them; then: {command}"
 
 
 def _seconds(at: str) -> float | None:
