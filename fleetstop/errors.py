@@ -6,6 +6,7 @@ FleetstopError                       exit 70
 ├── CouldNotLook                     exit 4   the truth could not be seen
 │   ├── HostUnreachable                       no connection: network, time-out, sshd
 │   │   ├── LoginRefused                      the server is there and said no
+│   │   ├── CertificateRefused                a Proxmox API, and not the one that was meant
 │   │   ├── HostKeyUnknown                    never seen this key
 │   │   └── HostKeyChanged                    it is not the key we know
 │   ├── PrivilegeMissing                      root is needed and was not given
@@ -15,6 +16,7 @@ FleetstopError                       exit 70
 │   ├── ConnectionLost                        it was there, and went away
 │   ├── FrameTimedOut                         a remote answer did not come in time
 │   └── RemoteFailed                          a remote answer came, and is a failure
+│       ├── NodeUnreachable                   a node of a cluster, from the one that was asked
 │       ├── ContainerStopped                  it was entered, and does not run
 │       └── LockTaken                         another run has taken this one's lock over
 ├── Refused                          exit 5   nothing was sent, on purpose
@@ -62,6 +64,10 @@ class LoginRefused(HostUnreachable):
     pass
 
 
+class CertificateRefused(HostUnreachable):
+    """Nothing was sent to it, the token least of all."""
+
+
 class HostKeyUnknown(HostUnreachable):
     pass
 
@@ -92,6 +98,10 @@ class FrameTimedOut(CouldNotLook):
 
 class RemoteFailed(CouldNotLook):
     pass
+
+
+class NodeUnreachable(RemoteFailed):
+    """The API answers; one node behind it does not."""
 
 
 class ContainerStopped(RemoteFailed):

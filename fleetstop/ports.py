@@ -145,3 +145,19 @@ class Place(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Cluster(Protocol):
+    """A Proxmox API that is read, and nothing else."""
+
+    @property
+    def url(self) -> str: ...
+
+    async def get(self, path: str) -> object:
+        """What the API says of this path (`cluster/status`), as JSON's own types; never None.
+
+        Raises HostUnreachable (CertificateRefused, LoginRefused), PrivilegeMissing for a right
+        that the token lacks, NodeUnreachable for a path below a node that the API cannot reach,
+        RemoteFailed for any other answer. No message holds the token.
+        """
+        ...

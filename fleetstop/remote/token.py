@@ -1,0 +1,134 @@
+"""An API token's secret, from where the inventory says it is; it has no readable form here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from fleetstop.core.redact import MASK
+from fleetstop.core.spelling import plain, shown
+from fleetstop.errors import BadConfig
+
+_COMMAND_S = 30.0
+_LARGEST = 64 * 1024
+# a header's value: what Proxmox makes is a UUID
+_PRINTED = re.compile(r"[\x21-\x7e]+")
+
+
+class Secret:
+    """Never shown, never written, never compared by eye."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a secret is not written anywhere")
+
+    def reveal(self) -> str:
+        return self._value
+
+    def hidden_in(self, text: str) -> str:
+        """`text`, the secret in it masked: a server may say back what it was told."""
+        return text.replace(self._value, MASK)
+
+
+def read_secret(source: dict[str, str], token_id: str) -> Secret:
+    """`source` is one of env, file, command, keyring, as the inventory has it.
+
+    Takes time (a command may ask for a finger on a key): not for a loop's own thread. Raises
+    BadConfig, which names the source and never what was found there.
+    """
+    ((kind, where),) = source.items()
+    found = _READERS[kind](where, token_id).strip()
+    # pasted as Proxmox prints it, the id stands in front
+    found = found.removeprefix(f"{token_id}=")
+    if not found:
+        raise BadConfig(f"{_named(kind, where)} is empty; the token's secret should be in it")
+    if not _PRINTED.fullmatch(found):
+        raise BadConfig(
+            f"{_named(kind, where)} holds more than one word; only the token's secret should be "
+            "in it"
+        )
+    return Secret(found)
+
+
+def _named(kind: str, where: str) -> str:
+    words = {"env": "the variable", "file": "the file", "command": "what is printed by"}
+    return f"token_secret: {words.get(kind, kind)} {plain(where)}"
+
+
+def _of_variable(name: str, _: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise BadConfig(
+            f"token_secret: the variable {plain(name)} is not set",
+            hint=f"read -rs {plain(name)} && export {plain(name)}",
+        )
+    return value
+
+
+def _of_file(path: str, _: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_LARGEST).decode("utf-8", "replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a path"
+        raise BadConfig(f"token_secret: {plain(path)}: {reason}") from error
+
+
+def _of_command(line: str, _: str) -> str:
+    """The words of `line`, no shell; its questions and complaints go to the terminal."""
+    try:
+        words = shlex.split(line)
+        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=_COMMAND_S, check=False)
+    except ValueError:
+        raise BadConfig(f"token_secret: the command {shown(line)} has an open quote") from None
+    except IndexError:
+        raise BadConfig("token_secret: the command is empty") from None
+    except OSError as error:
+        raise BadConfig(f"token_secret: {plain(line)}: {error.strerror}") from error
+    except subprocess.TimeoutExpired:  # it holds what was printed so far: not handed on
+        said = f"token_secret: {plain(line)}: no answer within {_COMMAND_S:.0f} s"
+        raise BadConfig(said) from None
+    if done.returncode != 0:
+        raise BadConfig(f"token_secret: {plain(line)} ended with {done.returncode}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _of_keyring(service: str, token_id: str) -> str:
+    """The password of `token_id` under this service's name."""
+    try:
+        import keyring  # type: ignore[import-not-found]  # optional, and brings much along
+        from keyring.errors import KeyringError  # type: ignore[import-not-found]
+    except ImportError:
+        raise BadConfig(
+            "token_secret: keyring needs the Python package keyring, which is not installed",
+            hint="pip install keyring, or name env, file or command instead",
+        ) from None
+    try:
+        found: str | None = keyring.get_password(service, token_id)
+    except KeyringError as error:
+        raise BadConfig(f"token_secret: the keyring: {type(error).__name__}") from error
+    if found is None:
+        raise BadConfig(
+            f"token_secret: the keyring has nothing of {shown(token_id)} under {shown(service)}",
+            hint=f"keyring set {shlex.quote(service)} {shlex.quote(token_id)}",
+        )
+    return found
+
+
+_READERS: dict[str, Callable[[str, str], str]] = {
+    "env": _of_variable,
+    "file": _of_file,
+    "command": _of_command,
+    "keyring": _of_keyring,
+}
