@@ -23,7 +23,7 @@ from fleetstop.ports import Cluster
 
 # a node each; the API of one node carries them all
 _NODES_AT_ONCE = 8
-_RIGHTS = "pveum acl modify {path} -token '{token}' -role PVEAuditor"
+_RIGHTS = "pveum acl modify {path} --tokens '{token}' --roles PVEAuditor"
 
 
 async def discover(cluster: Cluster, token_id: str) -> ClusterSeen:
@@ -84,7 +84,12 @@ async def _own_lists(
 
 async def _blind(cluster: Cluster, token_id: str) -> tuple[str, ...]:
     """Lists are never refused: without the right they are empty."""
-    permissions = await cluster.get("access/permissions")
+    try:
+        permissions = await cluster.get("access/permissions")
+    except RemoteFailed as exc:
+        return (
+            f"no containers are told, and whether the token may see any neither: {exc.message}",
+        )
     if may_see_containers(permissions):
         return ()
     grant = _RIGHTS.format(path="/vms", token=plain(token_id))

@@ -193,6 +193,30 @@ def doctor(**given: Any) -> int:
     return run_doctor(**given)
 
 
+@group.command(short_help="Find nodes and containers through Proxmox's API.")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.option("--url", metavar="URL", help="An API that is in no inventory: https://10.1.2.6:8006.")
+@click.option("--token-id", metavar="ID", help="With --url: USER@REALM!NAME.")
+@click.option(
+    "--secret-from", metavar="SOURCE", help="env:NAME, file:PATH, command:LINE or keyring:SERVICE."
+)
+@click.option("--ca", metavar="FILE", help="With --url: a copy of /etc/pve/pve-root-ca.pem.")
+@click.option("--fingerprint", metavar="SHA256", help="Instead of --ca: the certificate's own.")
+@click.option("--write", is_flag=True, help="Add what is new to the inventory.")
+@click.option("-n", "--dry-run", is_flag=True, help="With --write: say what would be added.")
+@inventory
+@click.option("--json", "as_json", is_flag=True, help="For scripts, one line on stdout.")
+@click.option("--no-color", is_flag=True, help="Plain text (also: NO_COLOR).")
+def discover(**given: Any) -> int:
+    """Nodes and containers of Proxmox clusters, by the API; --write adds them to the inventory.
+
+    HOST is one of the inventory with an api:; none: all that have one. Nothing is sent to a job.
+    """
+    from fleetstop.cli.discovering import run_discover
+
+    return run_discover(**given)
+
+
 @group.command(short_help="What a verdict, a landing or an exit code means.")
 @click.argument("word", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")

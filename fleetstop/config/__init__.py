@@ -1,9 +1,10 @@
-"""YAML files -> inventory and playbooks, and one more job in a file. The only door to YAML.
+"""YAML files -> inventory and playbooks, one more job or place in a file. The only door to YAML.
 
 Every error is a BadConfig: `file:line: path: problem, did you mean 'x'?`. A file is named as it
 lies seen from the working directory.
 """
 
+from fleetstop.config.extending import extended
 from fleetstop.config.files import INVENTORY_VARIABLE, inventory_files, load_inventory
 from fleetstop.config.schema import SCHEMAS, schema
 from fleetstop.config.shelf import (
@@ -20,6 +21,7 @@ __all__ = [
     "SCHEMAS",
     "Change",
     "change",
+    "extended",
     "inventory_files",
     "load_inventory",
     "load_playbook",

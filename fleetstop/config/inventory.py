@@ -5,7 +5,6 @@ Names hold across all files: twice is an error that names both places.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -31,6 +30,7 @@ from fleetstop.config.shape import (
 from fleetstop.config.spot import Spot
 from fleetstop.core.address import parse_destination
 from fleetstop.core.inventory import (
+    FINGERPRINT_PATTERN,
     VMID_LEAST,
     VMID_MOST,
     Api,
@@ -38,6 +38,7 @@ from fleetstop.core.inventory import (
     Host,
     Inventory,
     Job,
+    api_problem,
     group_cycle,
 )
 from fleetstop.core.places import check_member
@@ -47,8 +48,6 @@ from fleetstop.errors import BadUsage
 _API_NEEDED = ("url", "token_id", "token_secret")
 _SECRET_SOURCES = ("env", "file", "command", "keyring")
 _SECRET = f"must be a mapping with one of {', '.join(_SECRET_SOURCES)}, like {{env: PVE_TOKEN}}"
-_TOKEN_ID = re.compile(r"[^@!\s]+@[^@!\s]+![^@!\s]+")
-_FINGERPRINT = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}")
 
 Spots = dict[str, Spot]
 
@@ -198,28 +197,14 @@ def _secret(spot: Spot, beside: Callable[[Spot], Path]) -> dict[str, str]:
     return {source: _local_path(where, beside) if source == "file" else where.text()}
 
 
-def _url(spot: Spot) -> str:
-    text = spot.text()
-    if "@" in text:
-        raise spot.wrong("must not hold a login; write token_id and token_secret")
-    if not re.fullmatch(r"https://[^\s/?#]+/?", text):
-        raise spot.wrong(f"must be like https://10.1.2.6:8006, not {shown(text)}")
-    return text
+def _of_api(key: str) -> Callable[[Spot], str]:
+    def read(spot: Spot) -> str:
+        text = spot.text()
+        if problem := api_problem(key, text):
+            raise spot.wrong(problem)
+        return text
 
-
-def _token_id(spot: Spot) -> str:
-    text = spot.text()
-    if "=" in text or not _TOKEN_ID.fullmatch(text):
-        # pasted as Proxmox prints it, the secret follows after a =
-        raise spot.wrong("must be like fleet@pve!fleetstop, without the secret")
-    return text
-
-
-def _fingerprint(spot: Spot) -> str:
-    text = spot.text()
-    if not _FINGERPRINT.fullmatch(text):
-        raise spot.wrong("must be a SHA-256 fingerprint, 32 pairs like AB:CD:EF")
-    return text
+    return read
 
 
 def _check_vmids(
@@ -282,11 +267,11 @@ _SECRET_SHAPE: Shape = {
 }
 _JOBS = _elsewhere(named(keys(JOB_KEYS)))
 _API: Table = {
-    "url": Reader(_url, _text_like(r"https://[^\s/?#@]+/?")),
-    "token_id": Reader(_token_id, _text_like(r"[^@!\s=]+@[^@!\s=]+![^@!\s=]+")),
+    "url": Reader(_of_api("url"), _text_like(r"https://[^\s/?#@]+/?")),
+    "token_id": Reader(_of_api("token_id"), _text_like(r"[^@!\s=]+@[^@!\s=]+![^@!\s=]+")),
     "token_secret": _elsewhere(_SECRET_SHAPE),
     "ca": _elsewhere(TEXT_SHAPE),
-    "fingerprint": Reader(_fingerprint, _text_like(_FINGERPRINT.pattern)),
+    "fingerprint": Reader(_of_api("fingerprint"), _text_like(FINGERPRINT_PATTERN)),
 }
 _TAGS = Reader(texts, listed(TEXT_SHAPE))
 _HOST: Table = {

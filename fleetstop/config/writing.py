@@ -21,7 +21,7 @@ from fleetstop.core.inventory import Container, Host, Inventory, Job
 from fleetstop.core.spelling import plain
 from fleetstop.errors import BadConfig, Refused
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 NEW_FILE = Path("inventory") / "fleet.yaml"
 
 
@@ -47,14 +47,14 @@ def change(files: Sequence[Path], cwd: Path, placing: Placing, stanza: Stanza) -
             raise Refused(f"{plain(relative(cwd, each))} is no plain file; nothing can be added")
     path = _file_for(files, cwd, placing) if files else cwd / NEW_FILE
     shown = relative(cwd, path)
-    before = _content(path, shown) if files else None
+    before = content_of(path, shown) if files else None
     raw = before or b""
-    bom = _BOM if raw.startswith(_BOM) else b""
-    text = raw.removeprefix(_BOM).decode("utf-8")
+    bom = BOM if raw.startswith(BOM) else b""
+    text = raw.removeprefix(BOM).decode("utf-8")
     for keys, tree in _entries(placing, stanza):
         text = added(text, keys, tree)
     after = bom + text.encode("utf-8")
-    was = read_roots(_roots(files, cwd, path, raw), cwd) if files else Inventory()
+    was = read_roots(roots_with(files, cwd, path, raw), cwd) if files else Inventory()
     return Change(
         path, shown, before, after, _proved(was, files or (path,), cwd, path, after, placing)
     )
@@ -81,7 +81,7 @@ def _file_for(files: Sequence[Path], cwd: Path, placing: Placing) -> Path:
     return files[0]
 
 
-def _content(path: Path, shown: str) -> bytes:
+def content_of(path: Path, shown: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -98,7 +98,7 @@ def _proved(
 ) -> Inventory:
     """The inventory with the new text, which must be the old one and this job."""
     try:
-        found = read_roots(_roots(files, cwd, path, after), cwd)
+        found = read_roots(roots_with(files, cwd, path, after), cwd)
     except BadConfig as error:
         said = f"with the job added the inventory would not be read: {error.message}"
         raise Refused(said, hint=BY_HAND) from error
@@ -111,7 +111,7 @@ def _proved(
     return found
 
 
-def _roots(files: Sequence[Path], cwd: Path, path: Path, after: bytes) -> list[Spot]:
+def roots_with(files: Sequence[Path], cwd: Path, path: Path, after: bytes) -> list[Spot]:
     return [
         read_bytes(after, relative(cwd, each)) if each == path else read_file(each, cwd)
         for each in files

@@ -132,8 +132,8 @@ def node_findings(nodes: Sequence[Node], containers: Sequence[Guest]) -> tuple[s
         if node.problem is None:
             continue
         count = sum(each.node == node.name for each in containers)
-        many = f"{count} container{'' if count == 1 else 's'}"
-        findings.append(f"{plain(node.name)}: {node.problem}; the status of {many} is unknown")
+        many = f"; the status of {count} container{'' if count == 1 else 's'} is unknown"
+        findings.append(f"{plain(node.name)} {node.problem}{many if count else ''}")
     return tuple(findings)
 
 

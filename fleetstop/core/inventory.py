@@ -10,6 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from fleetstop.core.spelling import shown
+
 # What a Proxmox guest's number may be (pve-common, JSONSchema.pm: pve-vmid).
 VMID_LEAST, VMID_MOST = 100, 999_999_999
 # The ways to recognise a job; a match sets exactly one, and may add `all: true`.
@@ -17,6 +19,7 @@ MATCH_KEYS = ("script", "module", "exe", "pgrep", "pid", "pidfile", "unit", "tmu
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _NAME = re.compile(NAME_PATTERN)
+FINGERPRINT_PATTERN = r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}"
 # tmux(1) makes _ of . and :, and reads $ @ % = + ! ~ { in front as something else
 SESSION_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 
@@ -169,6 +172,21 @@ def parse_vmid(text: str) -> int | None:
     if re.fullmatch(r"[1-9][0-9]{2,8}", text) is None:
         return None
     return int(text)
+
+
+def api_problem(key: str, text: str) -> str | None:
+    """What is wrong with an API's url, token_id or fingerprint, or None. A secret that was pasted
+    along is never in it."""
+    if key == "url" and "@" in text:
+        return "must not hold a login; write token_id and token_secret"
+    if key == "url" and not re.fullmatch(r"https://[^\s/?#]+/?", text):
+        return f"must be like https://10.1.2.6:8006, not {shown(text)}"
+    # pasted as Proxmox prints it, the secret follows after a =
+    if key == "token_id" and not re.fullmatch(r"[^@!\s=]+@[^@!\s=]+![^@!\s=]+", text):
+        return "must be like fleet@pve!fleetstop, without the secret"
+    if key == "fingerprint" and not re.fullmatch(FINGERPRINT_PATTERN, text):
+        return "must be a SHA-256 fingerprint, 32 pairs like AB:CD:EF"
+    return None
 
 
 def match_problem(match: Match) -> str | None:

@@ -52,25 +52,29 @@ def read_secret(source: dict[str, str], token_id: str) -> Secret:
     # pasted as Proxmox prints it, the id stands in front
     found = found.removeprefix(f"{token_id}=")
     if not found:
-        raise BadConfig(f"{_named(kind, where)} is empty; the token's secret should be in it")
+        raise BadConfig(f"{_NAMED[kind]} {plain(where)} (token_secret of the api) is empty")
     if not _PRINTED.fullmatch(found):
         raise BadConfig(
-            f"{_named(kind, where)} holds more than one word; only the token's secret should be "
-            "in it"
+            f"{_NAMED[kind]} {plain(where)} (token_secret of the api) holds more than one word: "
+            "only the secret should be in it"
         )
     return Secret(found)
 
 
-def _named(kind: str, where: str) -> str:
-    words = {"env": "the variable", "file": "the file", "command": "what is printed by"}
-    return f"token_secret: {words.get(kind, kind)} {plain(where)}"
+# No colon stands behind a source's name in a message: it would read as a secret that is told.
+_NAMED = {
+    "env": "the variable",
+    "file": "the file",
+    "command": "what is printed by",
+    "keyring": "the keyring's",
+}
 
 
 def _of_variable(name: str, _: str) -> str:
     value = os.environ.get(name)
     if value is None:
         raise BadConfig(
-            f"token_secret: the variable {plain(name)} is not set",
+            f"the variable {plain(name)} (token_secret of the api) is not set",
             hint=f"read -rs {plain(name)} && export {plain(name)}",
         )
     return value
@@ -81,26 +85,31 @@ def _of_file(path: str, _: str) -> str:
         with Path(path).open("rb") as file:
             return file.read(_LARGEST).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a path"
-        raise BadConfig(f"token_secret: {plain(path)}: {reason}") from error
+        why = getattr(error, "strerror", None) or "not a path"
+        said = f"the file {plain(path)} (token_secret of the api) cannot be read ({why})"
+        raise BadConfig(said) from error
 
 
 def _of_command(line: str, _: str) -> str:
     """The words of `line`, no shell; its questions and complaints go to the terminal."""
+    told = f"the command {plain(line)} (token_secret of the api)"
     try:
         words = shlex.split(line)
-        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=_COMMAND_S, check=False)
     except ValueError:
-        raise BadConfig(f"token_secret: the command {shown(line)} has an open quote") from None
-    except IndexError:
-        raise BadConfig("token_secret: the command is empty") from None
-    except OSError as error:
-        raise BadConfig(f"token_secret: {plain(line)}: {error.strerror}") from error
+        raise BadConfig(f"{told} has an open quote") from None
+    if not words:
+        raise BadConfig(f"{told} is empty")
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=_COMMAND_S, check=False)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "not a command"
+        raise BadConfig(f"{told} cannot be run ({why})") from error
     except subprocess.TimeoutExpired:  # it holds what was printed so far: not handed on
-        said = f"token_secret: {plain(line)}: no answer within {_COMMAND_S:.0f} s"
-        raise BadConfig(said) from None
+        done = None
+    if done is None:
+        raise BadConfig(f"{told} gave no answer within {_COMMAND_S:.0f} s")
     if done.returncode != 0:
-        raise BadConfig(f"token_secret: {plain(line)} ended with {done.returncode}")
+        raise BadConfig(f"{told} ended with {done.returncode}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -111,16 +120,17 @@ def _of_keyring(service: str, token_id: str) -> str:
         from keyring.errors import KeyringError  # type: ignore[import-not-found]
     except ImportError:
         raise BadConfig(
-            "token_secret: keyring needs the Python package keyring, which is not installed",
+            "the keyring (token_secret of the api) needs the Python package keyring",
             hint="pip install keyring, or name env, file or command instead",
         ) from None
     try:
         found: str | None = keyring.get_password(service, token_id)
     except KeyringError as error:
-        raise BadConfig(f"token_secret: the keyring: {type(error).__name__}") from error
+        said = f"the keyring (token_secret of the api) gave nothing ({type(error).__name__})"
+        raise BadConfig(said) from None
     if found is None:
         raise BadConfig(
-            f"token_secret: the keyring has nothing of {shown(token_id)} under {shown(service)}",
+            f"the keyring has nothing of {shown(token_id)} under {shown(service)}",
             hint=f"keyring set {shlex.quote(service)} {shlex.quote(token_id)}",
         )
     return found
