@@ -86,8 +86,8 @@ def _apis(inventory: Inventory, hosts: Sequence[str], typed: Api | None) -> Mapp
 
 
 _TYPE_IT = (
-    "fleetstop discover --url https://HOST:8006 --token-id USER@REALM!NAME "
-    "--secret-from env:PVE_TOKEN --ca pve-root-ca.pem"
+    "fleetstop discover --url https://HOST:8006 --login USER@REALM!NAME "
+    "--key-from env:PVE_TOKEN --ca pve-root-ca.pem"
 )
 
 

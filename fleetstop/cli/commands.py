@@ -196,9 +196,9 @@ def doctor(**given: Any) -> int:
 @group.command(short_help="Find nodes and containers through Proxmox's API.")
 @click.argument("hosts", nargs=-1, metavar="[HOST]...")
 @click.option("--url", metavar="URL", help="An API that is in no inventory: https://10.1.2.6:8006.")
-@click.option("--token-id", metavar="ID", help="With --url: USER@REALM!NAME.")
+@click.option("--login", metavar="ID", help="With --url: the token as USER@REALM!NAME.")
 @click.option(
-    "--secret-from", metavar="SOURCE", help="env:NAME, file:PATH, command:LINE or keyring:SERVICE."
+    "--key-from", metavar="SOURCE", help="env:NAME, file:PATH, command:LINE or keyring:SERVICE."
 )
 @click.option("--ca", metavar="FILE", help="With --url: a copy of /etc/pve/pve-root-ca.pem.")
 @click.option("--fingerprint", metavar="SHA256", help="Instead of --ca: the certificate's own.")

@@ -105,30 +105,30 @@ def _told(given: Given, found: Discovered, *, written: bool) -> int:
 def _typed(given: Given) -> Api | None:
     """The API that was typed, checked as an inventory's is."""
     if given["url"] is None:
-        more = [key for key in ("token_id", "secret_from", "ca", "fingerprint") if given[key]]
+        more = [key for key in ("login", "key_from", "ca", "fingerprint") if given[key]]
         if more:
             raise BadUsage(f"--{more[0].replace('_', '-')} belongs to --url, which is not given")
         return None
-    if given["token_id"] is None or given["secret_from"] is None:
+    if given["login"] is None or given["key_from"] is None:
         raise BadUsage(
-            "--url needs --token-id and --secret-from too",
-            hint="--token-id USER@REALM!NAME --secret-from env:PVE_TOKEN; on a node: pveum user "
+            "--url needs --login and --key-from too",
+            hint="--login USER@REALM!NAME --key-from env:PVE_TOKEN; on a node: pveum user "
             "token add USER@REALM NAME",
         )
-    source, colon, where = given["secret_from"].partition(":")
+    source, colon, where = given["key_from"].partition(":")
     if not colon or source not in _SOURCES or not where:
         # what stands there may be the secret itself
         raise BadUsage(
-            f"--secret-from is SOURCE:WHERE with one of {', '.join(_SOURCES)}, like env:PVE_TOKEN; "
+            f"--key-from is SOURCE:WHERE with one of {', '.join(_SOURCES)}, like env:PVE_TOKEN; "
             "a secret is never typed"
         )
-    for key in ("url", "token_id", "fingerprint"):
-        if given[key] is not None and (problem := api_problem(key, given[key])):
+    for key, kind in (("url", "url"), ("login", "token_id"), ("fingerprint", "fingerprint")):
+        if given[key] is not None and (problem := api_problem(kind, given[key])):
             raise BadUsage(f"--{key.replace('_', '-')} {problem}")
     path = os.path.abspath
     return Api(
         given["url"],
-        given["token_id"],
+        given["login"],
         {source: path(Path(where).expanduser()) if source == "file" else where},
         path(Path(given["ca"]).expanduser()) if given["ca"] else None,
         given["fingerprint"],

@@ -18,7 +18,7 @@ from fleetstop.core.inventory import VMID_LEAST, VMID_MOST
 from fleetstop.core.spelling import plain
 
 Status = Literal["running", "stopped", "unknown"]
-_STATUSES: dict[object, Status] = {"running": "running", "stopped": "stopped"}
+_STATUSES: dict[str | None, Status] = {"running": "running", "stopped": "stopped"}
 _BETWEEN_TAGS = re.compile(r"[;,\s]+")
 Item = Mapping[str, object]
 
@@ -160,7 +160,7 @@ def _guest(item: Item, node: str | None) -> Guest | None:
         vmid,
         where,
         _text(item, "name"),
-        _STATUSES.get(item.get("status"), "unknown"),
+        _STATUSES.get(_text(item, "status"), "unknown"),
         tuple(each for each in _BETWEEN_TAGS.split(_text(item, "tags") or "") if each),
         _text(item, "lock"),
         _text(item, "pool"),
