@@ -1,6 +1,7 @@
 """The fleet from Python: the one place where files, SSH and actions are put together."""
 
 from fleetstop.api.adopting import Adopted
+from fleetstop.api.discovering import Discovered
 from fleetstop.api.fleet import Fleet
 from fleetstop.api.machine import log_fault
 from fleetstop.api.past import Record, past_run, past_runs
@@ -8,6 +9,7 @@ from fleetstop.api.playbooks import all_playbooks, checked_playbooks, file_schem
 
 __all__ = [
     "Adopted",
+    "Discovered",
     "Fleet",
     "Record",
     "all_playbooks",

@@ -1,4 +1,4 @@
-"""What only looks, from Python: status, gpus, doctor, wait, adopt; and which targets words mean."""
+"""What only looks, from Python: status, gpus, doctor, discover, wait, adopt; and which targets words mean."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fleetstop.actions.telling import Run
 from fleetstop.actions.wait import Aim, What, wait
 from fleetstop.api import given
 from fleetstop.api.adopting import Adopted, adopted
+from fleetstop.api.discovering import Discovered, discovered
 from fleetstop.api.examining import examined, visits
 from fleetstop.api.gpus import hosts_of
 from fleetstop.api.machine import log_fault, operator
@@ -101,6 +102,11 @@ class Looks(Runs):
         if len(targets) != 1 or (isinstance(address, Named) and address.job is not None):
             raise BadUsage(f"{word}: name one container or host; the job's name goes to --as")
         return await adopted(self._run, self.inventory, self._named, targets[0], pid, name)
+
+    async def discover(self, *hosts: str, change: bool = False) -> Discovered:
+        """What the Proxmox clusters of these hosts have, by their `api:`; of all that have one,
+        where none is named. `change`: with what `write()` of it would add to the inventory."""
+        return await discovered(self.inventory, self._named, hosts, change=change)
 
     async def wait(
         self,

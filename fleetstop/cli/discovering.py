@@ -54,6 +54,7 @@ def _discover(given: Given) -> int:
         file = found.change.shown if found.change else (named or "the inventory")
         ending = discovering.ended(
             found.newcomers,
+            whole=all(each.seen.complete for each in found.answers) and not found.failures,
             file=file if given["write"] else None,
             written=written,
             command=again,

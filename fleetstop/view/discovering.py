@@ -67,17 +67,24 @@ def _guest(guest: Guest, names: dict[int, str]) -> tuple[str, ...]:
     return (str(guest.vmid), *(redact.safe(each or "-") for each in told), known)
 
 
-def ended(new: Newcomers, *, file: str | None, written: bool, command: str) -> list[Line]:
-    """`file`: what was, or would be, written into; None: nobody asked for that."""
+def ended(
+    new: Newcomers, *, whole: bool, file: str | None, written: bool, command: str
+) -> list[Line]:
+    """`file`: what was, or would be, written into; None: nobody asked for that. `whole`: all was
+    seen, so that nothing new means that nothing is lacking."""
     if not new:
-        return [Line("", "The inventory lacks nothing of this.", "good")] if file else []
-    many = f"{count(len(new.hosts), 'host')} and {count(len(new.containers), 'container')}"
+        said = (
+            "The inventory lacks nothing of this." if whole else "Of what was seen nothing is new."
+        )
+        return [Line("", said)] if file else []
+    parts = [count(len(new.hosts), "host")] if new.hosts else []
+    parts += [count(len(new.containers), "container")] if new.containers else []
+    many = " and ".join(parts)
     if written and file:
         return [Line("", f"{many} added to {redact.safe(file)}.", "good")]
     if file:
         return [Line("", f"{many} would be added to {redact.safe(file)}; nothing was written.")]
-    lacks = Line("", f"The inventory lacks {many} of this.")
-    return [lacks, note("next", redact.safe(command))]
+    return [Line("", f"The inventory lacks {many}."), note("next", redact.safe(command))]
 
 
 def text(lines: Sequence[Line], *, width: int, color: bool) -> str:

@@ -218,6 +218,9 @@ def test_write_makes_an_inventory_that_finds_them_again(pve: FakeProxmox, tmp_pa
     assert found["clusters"][0]["known_as"]["203"] == "ct203"
     assert (found["written"], found["new"]["hosts"]) == (False, {})
     assert path.read_bytes() == before
+    assert "The inventory lacks nothing of this." in typed(tmp_path, "--write")[1]
+    pve.answers["nodes/pve2/lxc"] = silent_node(596, "Connection timed out")
+    assert "Of what was seen nothing is new." in typed(tmp_path, "--write")[1]
 
 
 def test_write_merges_and_keeps_every_byte_that_was_there(pve: FakeProxmox, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def seen(where: Path, *rights: tuple[str, str], secret: str = SECRET, offline: str = "") -> Any:
     """Two nodes, two containers, a virtual machine; looked at with these rights."""
+
     async def look() -> ClusterSeen:
         pve = fakepve.FakePve(host="127.0.0.1", port=0)
         certificate, key = make_cert(str(where), hosts=("127.0.0.1",))[:2]
