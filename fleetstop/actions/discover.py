@@ -17,12 +17,22 @@ from fleetstop.core.cluster import (
     nodes_named,
     nodes_of,
 )
+from fleetstop.core.commands import Command
+from fleetstop.core.pve_files import parse_guests
 from fleetstop.core.spelling import plain
-from fleetstop.errors import FleetstopError, NodeUnreachable, PrivilegeMissing, RemoteFailed
-from fleetstop.ports import Cluster
+from fleetstop.errors import (
+    FleetstopError,
+    NodeUnreachable,
+    PrivilegeMissing,
+    RemoteFailed,
+    ToolMissing,
+)
+from fleetstop.ports import Cluster, Shell
 
 # a node each; the API of one node carries them all
 _NODES_AT_ONCE = 8
+# statuses of the verb `guests`
+_NOT_THERE, _NOT_READ = 40, 41
 _RIGHTS = "pveum acl modify {path} --tokens '{token}' --roles PVEAuditor"
 
 
@@ -47,6 +57,22 @@ async def discover(cluster: Cluster, token_id: str) -> ClusterSeen:
         (*findings, *node_findings(nodes, containers), *moved, *blind),
         complete=not blind and not any(each.problem and each.online is not False for each in nodes),
     )
+
+
+async def discover_files(shell: Shell, host: str, directory: str = "/etc/pve") -> ClusterSeen:
+    """The same from a node's own files, without the API; the status of other nodes' containers is
+    not in them. Raises ToolMissing where there is no Proxmox, PrivilegeMissing, RemoteFailed."""
+    answer = await shell.run(Command("guests", (directory,)))
+    if answer.status == _NOT_THERE:
+        raise ToolMissing(f"{host}: no {directory} there: it is no node of Proxmox")
+    if answer.status == _NOT_READ:
+        raise PrivilegeMissing(
+            f"{host}: {directory} cannot be read by this login",
+            hint="log in as root, let it run `sudo -n sh`, or put it into the group www-data",
+        )
+    if answer.status != 0:
+        raise RemoteFailed(f"{host}: {directory} could not be read ({answer.status})")
+    return parse_guests(answer.data)
 
 
 async def _nodes(

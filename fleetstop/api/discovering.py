@@ -10,9 +10,11 @@ from pathlib import Path
 
 import platformdirs
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleetstop import config
-from fleetstop.actions.discover import discover
+from fleetstop.actions.discover import discover, discover_files
+from fleetstop.core.address import AdHoc, Named, parse_address, parse_destination
 from fleetstop.core.discovery import (
     Answered,
     Newcomers,
@@ -21,10 +23,12 @@ from fleetstop.core.discovery import (
     merged,
     newcomers,
 )
-from fleetstop.core.inventory import Api, Inventory
+from fleetstop.core.inventory import Api, Host, Inventory
 from fleetstop.core.spelling import did_you_mean, shown
 from fleetstop.errors import BadUsage, FleetstopError
+from fleetstop.remote.link import Link
 from fleetstop.remote.proxmox import ProxmoxCluster
+from fleetstop.remote.ssh import Tunnels
 
 
 class Discovered(Struct, frozen=True):
@@ -53,12 +57,19 @@ async def discovered(
     hosts: Sequence[str],
     typed: Api | None = None,
     *,
+    ssh: str | None = None,
     change: bool = False,
 ) -> Discovered:
     """`hosts`: those of the inventory whose API is asked, none: all that have one. `typed`: one
-    that is in no inventory. Raises BadUsage before anything is connected to."""
-    apis = _apis(inventory, hosts, typed)
-    told = await asyncio.gather(*(_one(by, api) for by, api in apis.items()))
+    that is in no inventory. `ssh`: instead of an API the files of this host, a name or an
+    address. Raises BadUsage before anything is connected to."""
+    if ssh is not None:
+        if hosts or typed is not None:
+            raise BadUsage("--ssh asks one host without its API; leave the others out")
+        told = [await _by_ssh(_host(inventory, ssh))]
+    else:
+        apis = _apis(inventory, hosts, typed)
+        told = await asyncio.gather(*(_one(by, api) for by, api in apis.items()))
     answers = merged([each for each in told if isinstance(each, Answered)])
     if typed is not None:
         answers = tuple(Answered(each.by, each.seen, typed) for each in answers)
@@ -97,6 +108,39 @@ async def _one(by: str, api: Api) -> Answered | Unanswered:
         return Answered((by,), await discover(ProxmoxCluster(api), api.token_id))
     except FleetstopError as exc:
         return Unanswered(by, exc.message, exc.hint, exc.exit_code)
+
+
+def _host(inventory: Inventory, word: str) -> Host:
+    match parse_address(word):
+        case AdHoc(vmid=None) as address:
+            return Host(address.name, address.ssh, address.port)
+        case Named(job=None, place=name) if name in inventory.hosts:
+            return inventory.hosts[name]
+    raise BadUsage(
+        f"--ssh {shown(word)}: no host{did_you_mean(word, inventory.hosts)}",
+        hint="a host of the inventory, or an address: --ssh root@10.1.2.6",
+    )
+
+
+async def _by_ssh(host: Host) -> Answered | Unanswered:
+    tunnels = Tunnels()
+    link = Link(host, tunnels)
+    try:
+        _, outside = await link.opened()
+        seen = await discover_files(outside.shell, host.name)
+        await outside.shell.close()
+    except FleetstopError as exc:
+        return Unanswered(host.name, exc.message, exc.hint, exc.exit_code)
+    finally:
+        await link.close()
+        await tunnels.close()
+    # a node without a cluster does not say its address: it is the one that was gone to
+    _, address = parse_destination(host.ssh)
+    nodes = tuple(
+        replace(each, address=address) if each.local and each.address is None else each
+        for each in seen.nodes
+    )
+    return Answered((host.name,), replace(seen, nodes=nodes))
 
 
 def _change(named: str | None, new: Newcomers) -> config.Change:

@@ -1,4 +1,4 @@
-"""What only looks, from Python: status, gpus, doctor, discover, wait, adopt; and which targets words mean."""
+"""What only looks, from Python: status, gpus, doctor, discover, wait, adopt, words for targets."""
 
 from __future__ import annotations
 

@@ -202,6 +202,7 @@ def doctor(**given: Any) -> int:
 )
 @click.option("--ca", metavar="FILE", help="With --url: a copy of /etc/pve/pve-root-ca.pem.")
 @click.option("--fingerprint", metavar="SHA256", help="Instead of --ca: the certificate's own.")
+@click.option("--ssh", metavar="HOST", help="Without the API: read /etc/pve on that node.")
 @click.option("--write", is_flag=True, help="Add what is new to the inventory.")
 @click.option("-n", "--dry-run", is_flag=True, help="With --write: say what would be added.")
 @inventory

@@ -38,7 +38,14 @@ def _discover(given: Given) -> int:
     named = given["inventory"]
     inventory = known_inventory(named)
     found = asyncio.run(
-        discovered(inventory, named, given["hosts"], _typed(given), change=given["write"])
+        discovered(
+            inventory,
+            named,
+            given["hosts"],
+            _typed(given),
+            ssh=given["ssh"],
+            change=given["write"],
+        )
     )
     stream = sys.stderr if given["as_json"] else sys.stdout
     written = found.change is not None and not given["dry_run"]

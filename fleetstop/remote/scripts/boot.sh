@@ -468,6 +468,17 @@ openers() {
   return 0
 }
 
+# guests DIR : of the cluster's files its members and where each guest is, of every container's file
+# the lines that are shown (others hold secrets); then the containers that have processes here
+guests() {
+  path "$1"
+  [ -r "$text/.members" ] && [ -r "$text/.vmlist" ] || { [ -d "$text" ] || return 40; return 41; }
+  echo members; cat "$text/.members"; printf '\n\0places\n'; cat "$text/.vmlist"
+  printf '\n\0files\n'
+  grep -saHE '^((hostname|tags|lock|template): |\[)' "$text"/nodes/*/lxc/*.conf
+  printf '\0running\n'; grep -sahoE '/lxc/[1-9][0-9]*(/|$)' /proc/[0-9]*/cgroup | sort -u
+}
+
 # wchan PID... : where each sleeps in the kernel, one line each
 wchan() {
   for p; do
@@ -926,7 +937,7 @@ while IFS= read -r line <&3; do
   [ $# -ge 2 ] || continue
   nonce=$1; verb=$2; shift 2
   case $verb in
-    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|openers|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|tools|stage|unstage|have|health|paths)
+    hello|look|argv|detail|origin|user|watch|claim|claimable|ledger|stamp|forget|send|note|strike|unsent|clock|stuck|endtree|frozen|gpus|guests|openers|wchan|stacks|list|ends|log|pidfile|code|body|sums|through|panes|touchable|runnable|before|ran|unit|py|put|order|beat|tools|stage|unstage|have|health|paths)
       # `command`: what would end the shell (a fork that fails, a shift too far) ends the verb
       command eval '"$verb" "$@"' ;;
     done|pgrep|source) command eval '"${verb}_" "$@"' ;;
