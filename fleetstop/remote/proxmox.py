@@ -7,6 +7,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -146,7 +147,7 @@ async def in_thread(call: Callable[[], T]) -> T:
             result = call()
         except BaseException as error:  # whatever it is, it is raised where it is waited for
             failed = error
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: whoever waited has gone
             loop.call_soon_threadsafe(settle, result, failed)
 
     threading.Thread(target=body, daemon=True, name="proxmox").start()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -247,12 +249,39 @@ def _url(fake: FakeProxmox) -> list[str]:
     return [*known, "--fingerprint", fake.fingerprint]
 
 
+def test_an_interruption_does_not_wait_for_a_slow_api(pve: FakeProxmox, tmp_path: Path) -> None:
+    pve.answers["cluster/resources"] = Answer(after_s=30)
+    path = inventory(tmp_path, pve)
+    line = [sys.executable, "-m", "fleetstop", "discover", "-i", str(path)]
+    environ = os.environ | {"PVE_TOKEN": SECRET, "NO_PROXY": "*"}
+    with subprocess.Popen(line, env=environ, stderr=subprocess.PIPE, text=True) as child:
+        until = time.monotonic() + 60
+        while not pve.asked and time.monotonic() < until:
+            time.sleep(0.05)
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 130
+        assert time.monotonic() - began < 10
+        assert child.stderr is not None
+        assert "Traceback" not in child.stderr.read()
+
+
+def test_by_ssh_a_host_that_is_not_there_is_4(tmp_path: Path) -> None:
+    code, out, _ = typed(tmp_path, "--ssh", "ssh://root@127.0.0.1:1", "-i", "x.yaml", "--write")
+    assert code == 4
+    assert "ssh://root@127.0.0.1:1: " in out
+    assert not (tmp_path / "x.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([], "no host in the inventory has an api:"),
         (["box"], "box has no api: in the inventory"),
         (["bx"], "no host 'bx', did you mean 'box'?"),
+        (["--ssh", "bx"], "--ssh 'bx': no host, did you mean 'box'?"),
+        (["--ssh", "root@h/200"], "--ssh 'root@h/200': no host"),
+        (["box", "--ssh", "box"], "--ssh asks one host without its API"),
         (["--ca", "x"], "--ca belongs to --url"),
         (["--url", "https://h:8006"], "--url needs --login and --key-from too"),
         (["--url", "h", "--login", "a@b!c", "--key-from", "env:T"], "--url must be like"),
