@@ -91,13 +91,16 @@ class ProxmoxCluster:
     def _session(self, secret: Secret) -> ProxmoxAPI:
         from proxmoxer import ProxmoxAPI
 
-        where = urlsplit(self._api.url)
-        host = where.hostname or ""
+        try:
+            where = urlsplit(self._api.url)
+            host, port = where.hostname or "", where.port or _PORT
+        except ValueError:
+            raise BadConfig(f"api: url: {plain(self.url)}: not a host and a port") from None
         user, _, token = self._api.token_id.rpartition("!")
         pin = self._api.fingerprint
         made = ProxmoxAPI(
             f"[{host}]" if ":" in host else host,
-            port=where.port or _PORT,
+            port=port,
             user=user,
             token_name=token,
             token_value=secret.reveal(),

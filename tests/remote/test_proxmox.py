@@ -216,6 +216,13 @@ def test_nobody_listens_and_no_such_name(pve: FakeProxmox) -> None:
     assert "no such host name" in error.message or "name" in error.message
 
 
+@pytest.mark.parametrize("url", ["https://pve1:99999", "https://pve1:x", "https://[::1:8006"])
+def test_a_url_whose_port_is_none(pve: FakeProxmox, url: str) -> None:
+    error = failed(api(pve, url=url))
+    assert isinstance(error, BadConfig)
+    assert "not a host and a port" in error.message
+
+
 def test_it_listens_and_says_nothing(pve: FakeProxmox) -> None:
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
