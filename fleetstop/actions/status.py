@@ -113,6 +113,11 @@ async def _nothing(scope: Scope, scene: Scene) -> Outcome:
         reason = f"between two lives: no trainer runs, but {last.comes}"
         facts: dict[str, Any] = {"verdict": "unknown", "reason": reason, "release": last.release}
         return outcome_of(scope.target, "running", **facts)
+    job = scope.target.job
+    if job is not None and job.match.gpu and not job.name:
+        reason = "no process that could be looked at holds a GPU here" + left_behind(scene)
+        hint = scope.run.typed("status", scope.target.name, "--script", "train.py")
+        return outcome_of(scope.target, "not_running", reason=reason, hint=hint)
     strangers = gpu_strangers(scene)
     reason = f"nothing matches; {strangers} holds a GPU here" if strangers else "nothing matches"
     reason += left_behind(scene)

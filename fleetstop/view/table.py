@@ -294,28 +294,39 @@ def _place(outcome: Outcome, trees: Sequence[e.Located], inventory: str | None) 
         lines += _verdict(tree)
     others = [each for each in outcome.findings if "unrelated trees match" not in each]
     lines += [Line("  ! ", redact.text(each), "warn") for each in others]
-    script = _script(trees[0])
-    if script:
-        lines.append(Line("Stop it as it is:   ", _as_it_is(outcome, trees[0], script, inventory)))
-    command = _name_it(outcome, trees[0], inventory) if not typed else None
-    if command is not None:
-        lines.append(Line("Give it a name:     ", command))
+    for at, tree in enumerate(trees):
+        lines += _what_next(outcome, tree, at if len(trees) > 1 else None, inventory)
     return lines
 
 
-def _name_it(outcome: Outcome, tree: e.Located, inventory: str | None) -> str | None:
+def _what_next(
+    outcome: Outcome, tree: e.Located, at: int | None, inventory: str | None
+) -> list[Line]:
+    """How to stop it as it is, and how to name it; `at`: it is one of several trees, which a
+    script's name need not tell apart, so that each is named by its PID."""
     who = naming.trainers(tree.family)
-    if not who:
-        return None
-    pid = str(who[0].pid)
-    return redact.typed(("adopt", outcome.target, "--pid", pid, "--as", "train"), inventory)
+    pid = str(who[0].pid) if who else ""
+    script = _script(tree)
+    named = ("--script", script) if at is None else ("--pid", pid)
+    it = "it" if at is None else pid
+    wide = 20 if at is None else len(f"Stop {it} as it is:  ")
+    lines = []
+    if script or (at is not None and pid):
+        command = _as_it_is(outcome, tree, named, inventory)
+        lines.append(Line(f"Stop {it} as it is:".ljust(wide), command))
+    if pid and not tree.typed:
+        name = "train" if not at else f"train{at + 1}"
+        command = redact.typed(("adopt", outcome.target, "--pid", pid, "--as", name), inventory)
+        lines.append(Line(f"Give {it} a name:".ljust(wide), command))
+    return lines
 
 
-def _as_it_is(outcome: Outcome, tree: e.Located, script: str, inventory: str | None) -> str:
+def _as_it_is(
+    outcome: Outcome, tree: e.Located, named: tuple[str, str], inventory: str | None
+) -> str:
     deaf = _hears_nothing(tree)
-    options = ["--script", script, "--force" if deaf else "--graceful"]
-    loss = "   loses whatever was not saved" if deaf else ""
-    return redact.typed(("stop", outcome.target, *options), inventory) + loss
+    words = ("stop", outcome.target, *named, "--force" if deaf else "--graceful")
+    return redact.typed(words, inventory) + ("   loses whatever was not saved" if deaf else "")
 
 
 def _script(found: e.Located) -> str:

@@ -324,3 +324,15 @@ def test_without_a_way_back_a_status_ends_in_seconds_and_says_why() -> None:
     assert "could not be re-made" in (outcome.reason or "")
     assert host.clock.now() - began <= 12
     assert exit_code_of(outcome) == 4
+
+
+def test_a_place_without_jobs_says_what_to_type_where_nobody_holds_a_gpu() -> None:
+    host = FakeHost()
+    a_job(host)
+    stage = Stage(host, aim=target(name="root@h/200", job=None))
+    outcome = asyncio.run(status(stage.scope))
+    assert (outcome.result, outcome.hint) == (
+        "not_running",
+        "fleetstop status root@h/200 --script train.py",
+    )
+    assert outcome.reason == "no process that could be looked at holds a GPU here"

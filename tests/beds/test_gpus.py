@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .bed import Bed, Ran, alive, running, until
+from .bed import Bed, Ran, alive, lives, running, until
 
 pytestmark = [pytest.mark.bed, pytest.mark.timeout(300)]
 
@@ -199,3 +199,27 @@ def test_a_container_stands_for_its_host_and_json_is_one_line(box: Bed) -> None:
     code, only = told()
     assert (code, only["target"], only["reason"]) == (0, "lab1", "nobody is on a GPU")
     assert [each["state"] for each in only["gpus"]] == ["idle"] * 4
+
+
+def test_a_first_look_without_an_inventory_says_what_to_type_for_each_tree(
+    box: Bed, tmp_path: Path
+) -> None:
+    """What it says is typed: only the one that is named is stopped, and it saves."""
+    text = box.lab.inventory.read_text()
+    bare = tmp_path / "fleet.yaml"
+    bare.write_text(text[: text.index("containers:")])
+    jobs = [box.start("--gpus", str(n), log=f"/workspace/{n}.log") for n in (0, 1)]
+    place = f"lab1/{box.vmid}"
+    told = box.run("status", place, inventory=bare)
+    assert told.code == 0, told.people
+    flat = " ".join(told.people.split())
+    for job in jobs:
+        assert f"stop {place} --pid {job.pid} --graceful" in flat
+        assert f"adopt {place} --pid {job.pid} --as train" in flat
+    one, other = jobs
+    words = ("stop", place, "--pid", str(one.pid), "--graceful", "--signal", "INT")
+    ran = box.run(*words, inventory=bare)
+    assert (ran.code, ran.signals) == (0, [("INT", [one.pid])]), ran.people
+    assert box.saved()
+    assert lives(other)
+    assert box.signals_seen(other) == 0
