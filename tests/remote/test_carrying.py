@@ -46,6 +46,14 @@ async def whole(place: SitePlace, *, outside: bool = False) -> None:
     assert (done.status, told[-1]) == (5, 16 << 20)
 
 
+async def ended(lab: Lab, vmid: int, before: set[int]) -> None:
+    """What was told to end takes a moment for it on a busy machine."""
+    until = time.monotonic() + 5
+    while left := lab.host_pids(vmid) - before:
+        assert time.monotonic() < until, f"left running: {left}"
+        await asyncio.sleep(0.02)
+
+
 def test_a_stream_goes_into_the_container_by_one_pct_exec_of_its_own(lab: Lab, vmid: int) -> None:
     before = len(lab.pct_calls())
 
@@ -137,7 +145,7 @@ def test_a_cancelled_stream_leaves_nothing_in_the_container(lab: Lab, vmid: int)
     async def story(place: SitePlace) -> None:
         await cancelled(place, lab.rootfs(vmid) / "root/mark")
         assert gone_soon(vmid)
-        assert lab.host_pids(vmid) == before
+        await ended(lab, vmid, before)
         assert (await place.carry(["echo", "on"], b"", 20.0)).out == b"on\n"
 
     play(lab, vmid, story)
@@ -184,7 +192,7 @@ def test_a_lost_connection_under_a_stream_leaves_nothing(lab: Lab, vmid: int) ->
             await place.carry(["sh", "-c", text], slowly(place), 20.0)
         assert await place.again()
         assert attached(vmid) == []
-        assert lab.host_pids(vmid) == before
+        await ended(lab, vmid, before)
 
     play(lab, vmid, story)
 
