@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -214,6 +215,17 @@ class Activator:
             started = json.loads(path.read_text())
             for one in filter(None, (started.get("trainer"), started.get("supervisor"))):
                 end(one["pid"], one["start"])
+        for one in self._left():
+            end(*one)
+
+    def _left(self) -> list[tuple[int, int]]:
+        """Whoever was started here by what has ended: a `tee`, and who it waits for."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (entry / "cwd").readlink().is_relative_to(self.place):
+                    found.append((int(entry.name), start_of(int(entry.name))))
+        return found
 
 
 def end(pid: int, start: int) -> None:
