@@ -35,8 +35,6 @@ from fleetstop.events import AnyEvent
 from fleetstop.ports import Clock, Place, Shell
 
 Opening: TypeAlias = Callable[[Target], Awaitable[Place]]
-NOT_THERE = 30
-"""Status of verb `gpus` where there is no nvidia-smi."""
 
 
 class Rounds(Struct, frozen=True):

@@ -34,12 +34,9 @@ class GpuTable:
         self._out = Outlet(stream)
         self._width, self._color = width, color
         self._quiet, self._verbose = quiet, verbose
-        self._inventory: str | None = None
 
     def __call__(self, event: e.AnyEvent) -> None:
-        if isinstance(event, e.Started):
-            self._inventory = event.inventory
-        elif isinstance(event, Report):
+        if isinstance(event, Report):
             lines = [line for each in event.targets for line in self._host(each)]
             self._out.write("".join(painted(each, self._color) + "\n" for each in lines))
 

@@ -15,7 +15,11 @@ __all__ = ["home"]
 
 
 @pytest.mark.parametrize(
-    "words", [["wait"], ["explain"], ["gpus"], ["history"], ["history", "show"]]
+    "words",
+    [
+        *(["wait"], ["explain"], ["gpus"], ["doctor"], ["discover"]),
+        *(["history"], ["history", "show"]),
+    ],
 )
 def test_their_help_is_light_too(words: list[str]) -> None:
     test_help_loads_nothing_heavy([*words, "--help"])
